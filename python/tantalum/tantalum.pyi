@@ -84,6 +84,7 @@ class Limits(TypedDict):
 
     capacity_units: int
     atomic_units: int
+    atomic_write_units: int
     share_units: int
     open_transactions: int
     transaction_units: int

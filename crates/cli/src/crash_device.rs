@@ -28,6 +28,10 @@ pub struct CrashDeviceOptions {
     #[arg(long, value_enum)]
     pub host: Option<HostKind>,
 
+    /// Units of the largest write that is all or nothing, 1 to 16; fewer if the drive's cache is small [default: the seed chooses]
+    #[arg(long, value_name = "N")]
+    pub atomic_write_units: Option<u32>,
+
     /// In an image on a host that fails: each call on the file may, once or from then on, with an I/O error or because the
     /// disk is full; half of the drives must then survive the loss of the machine
     #[arg(long, conflicts_with_all = ["medium", "at"])]
@@ -103,5 +107,6 @@ fn drives(options: &CrashDeviceOptions) -> DriveChoice {
             false => drive.medium.map(Medium::from),
         },
         scheduling: drive.scheduling(),
+        atomic_write_units: options.atomic_write_units,
     }
 }

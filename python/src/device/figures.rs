@@ -94,6 +94,7 @@ impl PyDevice {
         let all = [
             ("capacity_units", limits.capacity_units),
             ("atomic_units", limits.atomic_units.into()),
+            ("atomic_write_units", limits.atomic_write_units.into()),
             ("share_units", limits.share_units.into()),
             ("open_transactions", limits.open_transactions.into()),
             ("transaction_units", limits.transaction_units.into()),

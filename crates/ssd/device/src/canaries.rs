@@ -24,6 +24,18 @@ tantalum_canaries::guards! {
     /// A log page is shared while pages before it still wait in the cache.
     fn PagesBeforeWait() -> bool { false }
 
+    /// A write of the size that is all or nothing is taken in, or goes to flash, like a larger one.
+    #[hazard(36)]
+    fn AtomicWriteSplit() -> bool { false }
+
+    /// The units of such a write leave the cache one by one.
+    #[hazard(36)]
+    fn GroupSplit() -> bool { false }
+
+    /// A command takes the place of a part of such a write, while the other part waits in the cache.
+    #[hazard(36)]
+    fn PartOfGroupReplaced() -> bool { false }
+
     /// What a step replaces is in protected DRAM, and the dump brings it back over the step.
     fn ReplacedNotSettled() -> bool { false }
 }

@@ -470,6 +470,7 @@ impl Device {
             capacity_units: self.shape.capacity_units,
             flash: Effective::of(&self.profile),
             atomic_units: self.shape.atomic_units,
+            atomic_write_units: self.profile.limits.atomic_write_units,
             share_units: ftl.map_or(0, |ftl| ftl.share_limit()),
             open_transactions: self.profile.limits.open_transactions,
             transaction_units: ftl.map_or(0, |ftl| ftl.layout().transaction_units_limit),

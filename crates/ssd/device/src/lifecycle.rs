@@ -87,7 +87,7 @@ impl Device {
         let (geometry, config, layout) = Device::planned(profile)?;
         let protected = match profile.power.plp {
             Plp::None | Plp::Nvm => 0,
-            Plp::Capacitor => protected_bytes(&geometry, layout.dump_blocks, config.protected_units),
+            Plp::Capacitor => protected_bytes(&geometry, layout.dump_blocks, &config),
         };
         let (timing, nvm) = (profile.timing(), profile.nvm_shape());
         let nand = Nand::create_with(path, geometry, timing, &profile.to_toml(), protected, nvm, host)?;

@@ -19,6 +19,8 @@ pub struct Limits {
     pub flash: Effective,
     /// Units in one atomic write or batch.
     pub atomic_units: u32,
+    /// Units of the largest write that is all or nothing, wherever it lies.
+    pub atomic_write_units: u32,
     /// Units in one `share` or `remap`.
     pub share_units: u32,
     /// Transactions open at once.

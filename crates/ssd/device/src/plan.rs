@@ -112,6 +112,7 @@ impl Profile {
                 Plp::None | Plp::Nvm => 0,
                 Plp::Capacitor => self.cache_units() as u32,
             },
+            units_at_once: self.limits.atomic_write_units,
             nvm_log_bytes: match (self.power.plp, &self.nvm) {
                 (Plp::Nvm, Some(nvm)) => Some(nvm.bytes - self.file_list_bytes()),
                 _ => None,

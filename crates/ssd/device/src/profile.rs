@@ -176,6 +176,9 @@ pub struct NvmProfile {
 pub struct LimitsProfile {
     /// Units in one `write_atomic`.
     pub atomic_units: u32,
+    /// Units of the largest write that is all or nothing, wherever it lies.
+    #[serde(default = "one_unit", skip_serializing_if = "is_one_unit")]
+    pub atomic_write_units: u32,
     /// Transactions open at once.
     pub open_transactions: u32,
     /// Extra owners of shared units that the drive's DRAM holds; further ones spill to flash.
@@ -184,6 +187,15 @@ pub struct LimitsProfile {
     /// out to flash. By default there is room for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index_dram_bytes: Option<u64>,
+}
+
+/// A unit is never torn.
+fn one_unit() -> u32 {
+    1
+}
+
+fn is_one_unit(units: &u32) -> bool {
+    *units == 1
 }
 
 /// The FTL's settings in a profile.

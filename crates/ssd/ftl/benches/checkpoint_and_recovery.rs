@@ -30,6 +30,7 @@ const CONFIG: FtlConfig = FtlConfig {
     wear_spread: 100,
     dump_units: 0,
     protected_units: 0,
+    units_at_once: 1,
     shared_owners: 65536,
     checkpoint_interval: CheckpointInterval::DEFAULT,
     index_dram_bytes: None,

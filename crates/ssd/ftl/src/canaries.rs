@@ -78,6 +78,10 @@ tantalum_canaries::guards! {
     /// After a cut, a transaction or a log gets the number of one that was open before.
     fn NumbersDrawnTwice() -> bool { false }
 
+    /// Of the units that were to enter protected DRAM in one step, those count that had when the process was killed.
+    #[hazard(36)]
+    fn EntersInParts() -> bool { true }
+
     /// The dump omits what was being programmed when power failed.
     #[hazard(10)]
     fn ProgramsNotDumped() -> bool { false }

@@ -12,7 +12,7 @@ pub struct HostUnit {
     pub slot: Slot,
     /// The logical page.
     pub lpn: Lpn,
-    /// The version it got when the host wrote it.
+    /// The version it got when the host wrote it; 0 if a batch gives it one.
     pub version: Seq,
     /// Metadata from the host.
     pub metadata: Metadata,

@@ -20,6 +20,7 @@ pub const TIMING: Timing = Timing {
 };
 pub const CONFIG: FtlConfig = FtlConfig {
     protected_units: 0,
+    units_at_once: 1,
     logical_units: 128,
     victim_policy: VictimPolicy::Greedy,
     wear_spread: 8,

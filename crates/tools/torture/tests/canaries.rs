@@ -13,7 +13,7 @@ use tantalum::{Purpose, ReservationUse, take_reservation_uses};
 use tantalum_canaries::{Guard, take_out};
 use tantalum_report::Monitor;
 use tantalum_torture::Violation;
-use tantalum_torture::device::{Cuts, DriveChoice, Flash, Plan, Settings, torture};
+use tantalum_torture::device::{Cuts, DriveChoice, Flash, Medium, Plan, Settings, torture};
 
 /// How a guard's absence is looked for.
 struct Canary {
@@ -35,6 +35,7 @@ const ANY: DriveChoice = DriveChoice {
     flash: None,
     medium: None,
     scheduling: Some(FlashScheduling::Fifo),
+    atomic_write_units: Some(1),
 };
 const UNPROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::None), ..ANY };
 const PROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::Capacitor), ..ANY };
@@ -47,6 +48,9 @@ const IN_MEMORY: DriveChoice = DriveChoice { plp: Some(Plp::Nvm), ..ANY };
 const FULL: DriveChoice = DriveChoice { full: Some(true), ..ANY };
 const HOSTS_FIRST: DriveChoice = DriveChoice { scheduling: Some(FlashScheduling::ReadFirst), ..UNPROTECTED };
 const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UNPROTECTED };
+const ATOMIC: DriveChoice = DriveChoice { atomic_write_units: Some(4), ..CACHED };
+const ATOMIC_PROTECTED: DriveChoice =
+    DriveChoice { atomic_write_units: Some(4), medium: Some(Medium::Image), ..PROTECTED };
 
 /// Fills the cache, with a record in the journal and nothing that would wait for the flash.
 const STREAM: &str = "write=100,trim=10,fua=0,bulk=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,batch=0,flush=0,read=0,hinted=0,\
@@ -69,6 +73,10 @@ const MAPPINGS: &str = "trim=40,remap=30,share=30,transaction=10,write=10,batch=
 /// Maps and unmaps without a record in a spare area, and nothing else records a chunk of the map.
 const BARE_MAPPINGS: &str = "trim=60,remap=30,share=30,write=5,fua=0,bulk=0,zeroes=0,transaction=0,atomic=0,batch=0,hinted=0,\
      log=0,put=0,delete=0,namespace=0";
+
+/// Writes that are all or nothing, and what takes the place of parts of them.
+const ATOMIC_WRITES: &str = "write=100,fua=10,trim=20,share=10,remap=5,transaction=5,atomic=5,batch=2,hinted=4,log=0,put=0,delete=0,\
+     namespace=0";
 
 /// Fills the journal.
 const REMAPS: &str = "remap=80,share=20,log=0,batch=0,put=0,delete=0";
@@ -130,6 +138,10 @@ fn canaries() -> Vec<Canary> {
         canary(&device::DumpUnbounded, PROTECTED, random(STREAM), 30),
         canary(&device::PowerBeforeRoom, QUEUED, random(BULKS), 100),
         canary(&ftl::JournalBlockMissing, WRITTEN_THROUGH, random(TRIMS), 200),
+        canary(&device::AtomicWriteSplit, ATOMIC, random(ATOMIC_WRITES), 20),
+        canary(&device::GroupSplit, ATOMIC, random(ATOMIC_WRITES), 20),
+        canary(&device::PartOfGroupReplaced, ATOMIC, random(ATOMIC_WRITES), 50),
+        canary(&ftl::EntersInParts, ATOMIC_PROTECTED, random(ATOMIC_WRITES), 50),
         canary(&device::ReplacedNotSettled, PROTECTED, random("write=60,share=20,atomic=20"), 20),
         canary(&ftl::TrimsOfUntouchedChunks, ANY, random(BARE_MAPPINGS), 50),
         canary(&ftl::PutMembersCountAlone, ANY, random(RECORDS), 50),
@@ -263,6 +275,8 @@ fn replayed(line: &str) -> Settings {
                     _ => FlashScheduling::Suspend,
                 });
             }
+            "--medium" => settings.drives.medium = Some(Medium::Image),
+            "--atomic-write-units" => settings.drives.atomic_write_units = Some(number() as u32),
             "--record-logs" => settings.drives.own_logs = Some(value == "own"),
             "--plp" if value == "none" => settings.drives.plp = Some(Plp::None),
             "--plp" if value == "nvm" => settings.drives.plp = Some(Plp::Nvm),
@@ -309,9 +323,17 @@ const RESERVING_SEEDS: u64 = 6;
 #[test]
 fn commands_use_what_they_reserve_and_no_more() {
     let plan = |weights: &str| random(weights);
-    for (drives, weights) in
-        [(ANY, ""), (ANY, HINTS), (ANY, SHARES), (PROTECTED, HINTS), (FULL, REMAPS), (ANY, RECORDS)]
-    {
+    let atomic_protected = DriveChoice { medium: None, ..ATOMIC_PROTECTED };
+    for (drives, weights) in [
+        (ANY, ""),
+        (ANY, HINTS),
+        (ANY, SHARES),
+        (PROTECTED, HINTS),
+        (FULL, REMAPS),
+        (ANY, RECORDS),
+        (ATOMIC, HINTS),
+        (atomic_protected, HINTS),
+    ] {
         let settings = Settings { seeds: (0..RESERVING_SEEDS).into(), ..settings(0, drives, plan(weights)) };
         let crash = torture(&settings, &Monitor::silent()).expect("the settings are right");
         assert!(crash.outcome.violations.is_empty(), "{:?}", crash.outcome.violations);

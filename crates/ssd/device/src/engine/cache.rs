@@ -2,9 +2,15 @@
 //!
 //! A rewrite of a cached unit replaces it in place (DuraSSD, section 3.1.1). The old copy on flash stays mapped until
 //! the new one is programmed (hazard 1). Data wait in the medium's own buffers, so programming them copies nothing.
+//!
+//! Units of a write that is all or nothing are a *group*: they leave together, on one page or in one batch (hazard 36). A newer
+//! write to some of them joins the group. Otherwise a cut could leave the older write without the units that were replaced,
+//! although nothing newer is there either.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
+use std::iter;
+use std::ops::Range;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -24,6 +30,10 @@ pub struct Cache {
     queue: VecDeque<(u32, u64)>,
     turns: Vec<u64>,
     next_turn: u64,
+    /// The entry after each one in its group, which is a ring; of a unit alone, the entry itself.
+    next_of_group: Vec<u32>,
+    /// Units in groups of several.
+    grouped: usize,
     hinted: usize,
     /// Units on their way to flash, which still hold their buffers: until when, and their number.
     in_flight: VecDeque<(Nanoseconds, u32)>,
@@ -31,6 +41,10 @@ pub struct Cache {
     /// When room was last granted.
     room_ns: Nanoseconds,
 }
+
+/// How far behind the oldest unit a page is filled from, in places of the queue. If what is there leaves a gap, groups of the
+/// same size fill whole pages once as many of them as a page has units are taken.
+const FILLED_FROM: usize = 64;
 
 fn hash(lpn: Lpn) -> u64 {
     FxBuildHasher.hash_one(lpn.0)
@@ -49,6 +63,8 @@ impl Cache {
             queue: VecDeque::with_capacity(expected),
             turns: Vec::with_capacity(expected),
             next_turn: 0,
+            next_of_group: Vec::with_capacity(expected),
+            grouped: 0,
             hinted: 0,
             in_flight: VecDeque::new(),
             in_flight_units: 0,
@@ -106,6 +122,7 @@ impl Cache {
                 if entry as usize == entries.len() {
                     entries.push(None);
                     self.turns.push(0);
+                    self.next_of_group.push(entry);
                 }
                 entries[entry as usize] = Some(*unit);
                 self.turns[entry as usize] = self.next_turn;
@@ -126,6 +143,9 @@ impl Cache {
         let is_lpn = |entry: &u32| entries[*entry as usize].as_ref().is_some_and(|unit| unit.lpn == lpn);
         let (entry, _) = self.index.find_entry(hash(lpn), is_lpn).ok()?.remove();
         self.free.push(entry);
+        if self.next_of_group[entry as usize] != entry {
+            self.leave_group(entry);
+        }
         let unit = self.entries[entry as usize].take();
         debug_assert!(unit.is_some(), "an indexed entry is there");
         self.hinted -= usize::from(unit.is_some_and(|unit| unit.hint.is_some()));
@@ -133,23 +153,152 @@ impl Cache {
         unit
     }
 
-    /// Each entry waits or is free, and only what waits has a hint.
+    /// Each entry waits or is free, and only what waits has a hint or is in a group.
     #[inline]
     fn check_counts(&self) {
         let (waiting, free, entries) = (self.len(), self.free.len(), self.entries.len());
         debug_assert!(waiting + free == entries, "{waiting} entries wait, {free} of {entries} are free");
+        debug_assert!(
+            self.grouped <= waiting,
+            "{} units are in groups, of {waiting} that wait",
+            self.grouped
+        );
         debug_assert!(self.hinted <= waiting, "{} units with hints among {waiting} that wait", self.hinted);
     }
 
-    /// The oldest waiting units, as many as `page` holds; they stay until they are removed.
-    pub fn oldest(&mut self, page: &mut Vec<HostUnit>, limit: usize) {
-        page.clear();
+    // -- groups -------------------------------------------------------------------------------------------------
+
+    /// Whether units wait that leave together.
+    #[inline]
+    pub fn has_groups(&self) -> bool {
+        self.grouped > 0
+    }
+
+    /// Whether a unit waits that leaves together with others.
+    pub fn is_grouped(&self, lpn: Lpn) -> bool {
+        self.has_groups() && self.find(lpn).is_some_and(|entry| self.is_of_several(entry))
+    }
+
+    fn is_of_several(&self, entry: u32) -> bool {
+        self.next_of_group[entry as usize] != entry
+    }
+
+    /// The entries of a group, beginning with this one.
+    fn group(&self, entry: u32) -> impl Iterator<Item = u32> + '_ {
+        let after =
+            move |before: &u32| Some(self.next_of_group[*before as usize]).filter(|next| *next != entry);
+        iter::successors(Some(entry), after)
+    }
+
+    fn unit(&self, entry: u32) -> &HostUnit {
+        self.entries[entry as usize].as_ref().expect("what is in a group waits")
+    }
+
+    /// Units of the group that there would be if these were written as one.
+    pub fn joined_units(&self, lpns: Range<u32>) -> usize {
+        let waiting =
+            lpns.clone().filter_map(|lpn| if self.has_groups() { self.find(Lpn(lpn)) } else { None });
+        let others = waiting.map(|entry| {
+            let within = |other: &u32| lpns.contains(&self.unit(*other).lpn.0);
+            // each group once, by its first unit that is written
+            let is_first =
+                self.group(entry).filter(within).all(|other| self.unit(other).lpn >= self.unit(entry).lpn);
+            if is_first { self.group(entry).filter(|other| !within(other)).count() } else { 0 }
+        });
+        lpns.len() + others.sum::<usize>()
+    }
+
+    /// These units, all of which wait, leave together, and with them the groups that they were in.
+    pub fn join(&mut self, lpns: Range<u32>) {
+        let waiting = |lpn| self.find(Lpn(lpn)).expect("what joins a group waits");
+        let mut before = waiting(lpns.start);
+        for lpn in lpns.skip(1) {
+            let entry = self.find(Lpn(lpn)).expect("what joins a group waits");
+            if self.group(entry).all(|other| other != before) {
+                self.grouped +=
+                    [before, entry].iter().filter(|joining| !self.is_of_several(**joining)).count();
+                // two rings whose next entries are exchanged are one ring
+                self.next_of_group.swap(before as usize, entry as usize);
+            }
+            before = entry;
+        }
+        self.check_counts();
+    }
+
+    fn leave_group(&mut self, entry: u32) {
+        let before = self.group(entry).last().expect("a group has the entry itself");
+        self.next_of_group[before as usize] = self.next_of_group[entry as usize];
+        self.next_of_group[entry as usize] = entry;
+        self.grouped -= if self.is_of_several(before) { 1 } else { 2 };
+    }
+
+    /// Units that `oldest` returned did not reach flash, and may be in other buffers now.
+    pub fn stay(&mut self, units: &[HostUnit]) {
+        for unit in units {
+            let entry = self.find(unit.lpn).expect("the unit waits");
+            self.entries[entry as usize] = Some(*unit);
+        }
+    }
+
+    /// The oldest waiting units that leave together: whole groups, for one page or for several; they stay until they are
+    /// removed. More than a page has none with hints, and is more than `most` units only if the oldest group is.
+    pub fn oldest(&mut self, units: &mut Vec<HostUnit>, per_page: usize, most: usize) {
+        match self.has_groups() {
+            false => self.oldest_alone(units, per_page),
+            true => self.oldest_groups(units, per_page, most),
+        }
+    }
+
+    /// Fills the last page of the oldest group with others, in the order in which they came. If a gap is left, it takes more
+    /// groups.
+    fn oldest_groups(&mut self, units: &mut Vec<HostUnit>, per_page: usize, most: usize) {
+        self.forget_stale_turns();
+        units.clear();
+        let oldest = self.queue.front().expect("a group waits").0;
+        let needed = self.group(oldest).count().next_multiple_of(per_page);
+        self.gather(units, per_page, needed);
+        if !units.len().is_multiple_of(per_page) && units.iter().all(|unit| unit.hint.is_none()) {
+            self.gather(units, per_page, most.min(needed * per_page));
+        }
+    }
+
+    /// Adds whole groups, from the oldest on, until they fill pages. They are no more than `most` units.
+    fn gather(&self, units: &mut Vec<HostUnit>, per_page: usize, most: usize) {
+        for &(entry, turn) in self.queue.iter().take(FILLED_FROM) {
+            if !self.has_turn(entry, turn) {
+                continue;
+            }
+            let is_taken = |units: &[HostUnit]| units.iter().any(|unit| unit.lpn == self.unit(entry).lpn);
+            let is_marked = most > per_page && self.unit(entry).hint.is_some();
+            if is_marked || units.len() + self.group(entry).count() > most || is_taken(units) {
+                continue;
+            }
+            units.extend(self.group(entry).map(|entry| *self.unit(entry)));
+            if units.len().is_multiple_of(per_page) {
+                return;
+            }
+        }
+    }
+
+    /// Whether an entry of the queue is one that waits.
+    fn has_turn(&self, entry: u32, turn: u64) -> bool {
+        self.entries[entry as usize].is_some() && self.turns[entry as usize] == turn
+    }
+
+    /// After this, the front of the queue waits.
+    fn forget_stale_turns(&mut self) {
         while let Some(&(entry, turn)) = self.queue.front() {
-            if self.entries[entry as usize].is_some() && self.turns[entry as usize] == turn {
+            if self.has_turn(entry, turn) {
                 break;
             }
             self.queue.pop_front();
         }
+    }
+
+    /// The oldest waiting units, as many as a page holds, if each leaves alone.
+    fn oldest_alone(&mut self, page: &mut Vec<HostUnit>, limit: usize) {
+        self.forget_stale_turns();
+        page.clear();
         for &(entry, turn) in &self.queue {
             if page.len() == limit {
                 break;
@@ -218,7 +367,12 @@ impl Cache {
 
     /// Whether enough units wait that a page should be programmed.
     pub fn is_high(&self) -> bool {
-        self.len() > self.capacity / 2
+        self.is_high_before(1)
+    }
+
+    /// The same before so many are taken in at once.
+    pub fn is_high_before(&self, units: usize) -> bool {
+        self.len() + units > self.capacity / 2 + 1
     }
 }
 
@@ -250,7 +404,7 @@ mod tests {
 
     fn oldest(cache: &mut Cache, limit: usize) -> Vec<u32> {
         let mut page = Vec::new();
-        cache.oldest(&mut page, limit);
+        cache.oldest(&mut page, limit, 16);
         page.iter().map(|unit| unit.lpn.0).collect()
     }
 
@@ -347,5 +501,101 @@ mod tests {
         assert!(!cache.has_hinted());
         cache.clear();
         assert_eq!((cache.len(), cache.has_hinted()), (0, false));
+    }
+
+    /// A cache with units of one byte each, of which these ranges are groups.
+    fn with_groups(nand: &mut Nand, waiting: &[u32], groups: &[Range<u32>]) -> Cache {
+        let mut cache = Cache::new(64);
+        for lpn in waiting {
+            cache.insert(&unit(nand, *lpn));
+        }
+        groups.iter().for_each(|group| cache.join(group.clone()));
+        cache
+    }
+
+    /// Removes pages until nothing waits. Returns the units of each step.
+    fn leave(cache: &mut Cache, per_page: usize) -> Vec<Vec<u32>> {
+        let mut steps = Vec::new();
+        while cache.len() > 0 {
+            let step = oldest(cache, per_page);
+            for lpn in &step {
+                cache.remove(Lpn(*lpn)).unwrap();
+            }
+            steps.push(step);
+        }
+        steps
+    }
+
+    #[test]
+    fn units_of_a_group_leave_together_and_others_fill_the_page() {
+        let mut nand = nand();
+        let mut cache = with_groups(&mut nand, &[1, 2, 3, 9, 20, 21], &[1..4, 20..22]);
+        assert!(cache.has_groups() && cache.is_grouped(Lpn(3)) && !cache.is_grouped(Lpn(9)));
+        assert_eq!(leave(&mut cache, 4), [vec![1, 2, 3, 9], vec![20, 21]]);
+        assert!(!cache.has_groups());
+    }
+
+    #[test]
+    fn a_group_larger_than_a_page_takes_several_and_fills_the_last() {
+        let mut nand = nand();
+        let mut cache = with_groups(&mut nand, &[1, 2, 3, 4, 5, 8, 9, 20], &[1..6, 8..10]);
+        assert_eq!(leave(&mut cache, 4), [[1, 2, 3, 4, 5, 8, 9, 20]]);
+        let mut cache = with_groups(&mut nand, &[20, 1, 2, 3], &[1..4]);
+        assert_eq!(leave(&mut cache, 2), [[20, 1, 2, 3]], "they fill two pages together");
+    }
+
+    /// Three units leave a gap of one on each page of four, until four of them fill three pages.
+    #[test]
+    fn groups_that_leave_a_gap_leave_together() {
+        let mut nand = nand();
+        let lpns: Vec<u32> = (0..18).collect();
+        let groups: Vec<Range<u32>> = (0..18).step_by(3).map(|first| first..first + 3).collect();
+        let mut cache = with_groups(&mut nand, &lpns, &groups);
+        let sizes: Vec<usize> = leave(&mut cache, 4).iter().map(Vec::len).collect();
+        assert_eq!(sizes, [12, 6]);
+    }
+
+    /// A mark has no room for a hint as well.
+    #[test]
+    fn pages_of_logs_leave_on_a_page_and_not_in_a_batch() {
+        let mut nand = nand();
+        let hint = Hint {
+            generation: Generation(1),
+            attempt: 0,
+            start: 1,
+            first: 1,
+            slot: 1,
+            end: true,
+            home: None,
+        };
+        let mut cache = with_groups(&mut nand, &[1, 2, 3, 4, 5, 6], &[1..4, 4..7]);
+        cache.insert(&HostUnit { hint: Some(hint), ..unit(&mut nand, 9) });
+        assert_eq!(leave(&mut cache, 2), [vec![1, 2, 3, 4, 5, 6], vec![9]]);
+        let mut cache = with_groups(&mut nand, &[1, 2, 3], &[1..4]);
+        cache.insert(&HostUnit { hint: Some(hint), ..unit(&mut nand, 9) });
+        assert_eq!(leave(&mut cache, 4), [[1, 2, 3, 9]]);
+    }
+
+    #[test]
+    fn what_overlaps_a_group_joins_it() {
+        let mut nand = nand();
+        let mut cache = with_groups(&mut nand, &[1, 2, 3, 4, 6, 7, 8], &[1..4, 6..9]);
+        assert_eq!(cache.joined_units(3..5), 4, "two others of the first group");
+        assert_eq!(cache.joined_units(2..8), 8, "and one of the second");
+        assert_eq!(cache.joined_units(9..11), 2);
+        cache.insert(&unit(&mut nand, 5));
+        cache.join(3..7);
+        assert_eq!(cache.joined_units(8..9), 8, "each is one with all others");
+        cache.join(1..9);
+        assert_eq!(cache.joined_units(8..9), 8);
+        for (left, lpn) in [(7, 4), (6, 1), (5, 8), (4, 3)] {
+            cache.remove(Lpn(lpn)).unwrap();
+            assert_eq!(cache.joined_units(5..6), left);
+        }
+        cache.remove(Lpn(2)).unwrap();
+        cache.remove(Lpn(6)).unwrap();
+        assert!(cache.is_grouped(Lpn(5)) && cache.is_grouped(Lpn(7)));
+        cache.remove(Lpn(7)).unwrap();
+        assert!(!cache.has_groups(), "the last one is alone");
     }
 }

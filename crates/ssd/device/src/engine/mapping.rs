@@ -11,6 +11,7 @@ impl Engine {
     pub(super) fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.maintain(at_ns)?;
         self.settle_log_pages((lpn.0..lpn.0 + units).map(Lpn), at_ns)?;
+        self.settle_groups((lpn.0..lpn.0 + units).map(Lpn), at_ns)?;
         self.ftl.trim(lpn, units, at_ns)?;
         // only now: the waiting unit is dropped once the record that replaces it exists (hazard 1)
         if self.cache.len() > 0 {
@@ -28,8 +29,25 @@ impl Engine {
         mut lpns: impl Iterator<Item = Lpn>,
         at_ns: Nanoseconds,
     ) -> Result<(), Status> {
+        if !self.ftl.has_plp() {
+            return self.settle_groups(lpns, at_ns);
+        }
         let must_settle = |lpn| self.cache.get(lpn).is_some() || self.is_log_page(lpn);
-        if guard!(ReplacedNotSettled, self.ftl.has_plp() && lpns.any(must_settle)) {
+        if guard!(ReplacedNotSettled, lpns.any(must_settle)) {
+            self.drain(at_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Something else than a write to the cache replaces these units. Of a group that waits, what it does not replace would
+    /// reach flash without it, or it without the others: so the group goes to flash first.
+    pub(super) fn settle_groups(
+        &mut self,
+        mut lpns: impl Iterator<Item = Lpn>,
+        at_ns: Nanoseconds,
+    ) -> Result<(), Status> {
+        let has_part = self.cache.has_groups() && lpns.any(|lpn| self.cache.is_grouped(lpn));
+        if guard!(PartOfGroupReplaced, has_part) {
             self.drain(at_ns)?;
         }
         Ok(())

@@ -54,7 +54,11 @@ pub struct Engine {
     writes_through: bool,
     open_transactions: u32,
     units_per_page: usize,
-    /// Gathers the next page of host units.
+    /// Units of the largest write that is all or nothing.
+    atomic_write_units: usize,
+    /// Units of the largest group that waits in the cache, and leaves it in one batch.
+    group_units: usize,
+    /// Gathers the next page of host units, or the units of a write that is all or nothing.
     page: Vec<HostUnit>,
 }
 
@@ -70,6 +74,8 @@ impl Engine {
             writes_through: profile.cache.mode == CacheMode::Off,
             open_transactions: profile.limits.open_transactions,
             units_per_page: profile.flash.page_bytes as usize / UNIT_BYTES,
+            atomic_write_units: profile.limits.atomic_write_units as usize,
+            group_units: profile.limits.atomic_units as usize,
             page: Vec::new(),
         };
         engine.fit_cache();

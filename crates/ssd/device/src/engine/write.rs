@@ -1,4 +1,11 @@
 //! Writes: into the cache and from there to flash a page at a time, or straight to flash.
+//!
+//! A write of up to `limits.atomic_write_units` is all or nothing, and nothing in the drive splits it (hazard 36): it enters the cache
+//! in one step that nothing interrupts, or goes straight to flash on one page or in one batch. What entered protected DRAM is
+//! safe. Any other cache keeps the units together as a group ([`super::cache`]), and whatever else takes the place of a part of a
+//! group waits until the group has left (`Engine::settle_groups`).
+
+use std::ops::Range;
 
 use tantalum_canaries::guard;
 use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, OPEN_LOGS, Reservation};
@@ -9,8 +16,8 @@ use super::{Engine, Port};
 use crate::status::Status;
 
 impl Engine {
-    /// Writes units in steps: a page each straight to flash, or a unit each into the cache. If a step is refused, those before
-    /// it are done and the others are not.
+    /// Writes units in steps: a page each straight to flash, or a unit each into the cache; up to the size that is all or nothing,
+    /// in one step. If a step is refused, those before it are done and the others are not.
     pub(super) fn write(
         &mut self,
         lpn: Lpn,
@@ -25,7 +32,15 @@ impl Engine {
         let at_ns = self.admit((lpn.0..lpn.0 + units).map(Lpn), at_ns)?;
         let mut done_ns = at_ns;
         let direct = self.goes_through(fua);
-        let per_step = if direct { self.units_per_page } else { 1 };
+        let is_whole = guard!(AtomicWriteSplit, (2..=self.atomic_write_units as u32).contains(&units));
+        if is_whole && !direct {
+            return self.write_cached_whole(HostData::plain(lpn, data), fills, port, at_ns);
+        }
+        let per_step = match direct {
+            true if is_whole => units as usize,
+            true => self.units_per_page,
+            false => 1,
+        };
         for (index, units) in data.chunks(per_step * UNIT_BYTES).enumerate() {
             let arrived_ns = port.transfer(at_ns, units.len());
             let units = HostData::plain(Lpn(lpn.0 + (index * per_step) as u32), units);
@@ -133,49 +148,114 @@ impl Engine {
     ) -> Result<Nanoseconds, Status> {
         let lpn = unit.lpn;
         self.settle_log_pages(std::iter::once(lpn), at_ns)?;
+        if unit.hint.is_some() {
+            // what leaves together in a batch has no hints
+            self.settle_groups(std::iter::once(lpn), at_ns)?;
+        }
         while self.cache.is_high() {
             self.drain_page(at_ns)?;
         }
-        let room_ns = self.cache.room_ns(1, at_ns).expect("not more than half of the cache waits");
-        let protected = self.ftl.has_plp();
-        let ftl = &mut self.ftl;
-        let end_of_claim = match protected && ftl.is_claiming_page(lpn) {
-            true => Some(ftl.reserve_end_of_claim(at_ns)?),
-            false => None,
-        };
-        // only then does the drive have it, and power does not go before (hazard 12)
-        guard!(PowerBeforeRoom, ftl.nand_mut().advance(room_ns));
+        let (room_ns, ends_of_claims) = self.enter(lpn.0..lpn.0 + 1, at_ns, at_ns)?;
         let (slot, is_filled) = self.buffer(fills)?;
         let HostData { lpn, data, metadata, hint } = unit;
         let unit = HostUnit { slot, lpn, version: self.ftl.next_seq(), metadata, hint };
         // The stores of a page's copy take long to drain, and a load of bytes that were stored in other pieces waits for
         // them all. So the unit is completed before the copy, and stays where it is.
         self.take_in(&unit, data, is_filled)?;
-        self.replace_in_cache(&unit, end_of_claim, at_ns)?;
+        self.replace_in_cache(&unit);
+        self.claims_end_in_dram(ends_of_claims, &[unit], at_ns)?;
         self.ftl.counters_mut().host_units_written += 1;
         Ok(room_ns)
     }
 
-    /// A complete unit replaces what waits in the cache for the same page, and ends that page's claim if it has one.
-    #[inline]
-    fn replace_in_cache(
+    /// Puts units into the cache all at once: whatever may fail, or lose power, comes before the first one is there. Done when there
+    /// is room for all of them.
+    fn write_cached_whole(
         &mut self,
-        unit: &HostUnit,
-        end_of_claim: Option<Reservation>,
+        units: HostData<'_>,
+        fills: Option<&mut Fills>,
+        port: &mut impl Port,
         at_ns: Nanoseconds,
-    ) -> Result<(), Status> {
-        let (lpn, ftl) = (unit.lpn, &mut self.ftl);
+    ) -> Result<Nanoseconds, Status> {
+        let count = units.data.len() / UNIT_BYTES;
+        let lpns = units.lpn.0..units.lpn.0 + count as u32;
+        self.settle_log_pages(lpns.clone().map(Lpn), at_ns)?;
+        if self.cache.joined_units(lpns.clone()) > self.group_units {
+            self.settle_groups(lpns.clone().map(Lpn), at_ns)?;
+        }
+        while self.cache.is_high_before(count) {
+            self.drain_page(at_ns)?;
+        }
+        let arrived_ns = port.transfer(at_ns, units.data.len());
+        let (room_ns, ends_of_claims) = self.enter(lpns.clone(), arrived_ns, at_ns)?;
+        let mut entering = std::mem::take(&mut self.page);
+        entering.clear();
+        let entered = self.take_in_whole(units, fills, &mut entering);
+        if entered.is_ok() {
+            entering.iter().for_each(|unit| self.replace_in_cache(unit));
+            // the capacitor saves what waits, however it leaves
+            if guard!(GroupSplit, !self.ftl.has_plp()) {
+                self.cache.join(lpns);
+            }
+        }
+        let ended = entered.and_then(|()| self.claims_end_in_dram(ends_of_claims, &entering, at_ns));
+        self.page = entering;
+        ended?;
+        self.ftl.counters_mut().host_units_written += count as u64;
+        Ok(room_ns)
+    }
+
+    /// Waits until the cache has room for units that have arrived. Returns when that is, and room for the records that end the
+    /// claims of pages that they replace in protected DRAM.
+    #[inline]
+    fn enter(
+        &mut self,
+        lpns: Range<u32>,
+        arrived_ns: Nanoseconds,
+        at_ns: Nanoseconds,
+    ) -> Result<(Nanoseconds, Option<Reservation>), Status> {
+        let room_ns =
+            self.cache.room_ns(lpns.len(), arrived_ns).expect("not more than half of the cache waits");
+        let ftl = &mut self.ftl;
+        let claims = match ftl.has_plp() {
+            true => lpns.filter(|lpn| ftl.is_claiming_page(Lpn(*lpn))).count(),
+            false => 0,
+        };
+        let ends_of_claims = match claims {
+            0 => None,
+            claims => Some(ftl.reserve_ends_of_claims(claims, at_ns)?),
+        };
+        // only then does the drive have them, and power does not go before (hazard 12)
+        guard!(PowerBeforeRoom, ftl.nand_mut().advance(room_ns));
+        Ok((room_ns, ends_of_claims))
+    }
+
+    /// A complete unit replaces what waits in the cache for the same page.
+    #[inline]
+    fn replace_in_cache(&mut self, unit: &HostUnit) {
+        let ftl = &mut self.ftl;
         let replaced = self.cache.insert(unit);
         if let Some(replaced) = &replaced {
             ftl.nand_mut().release(replaced.slot);
         }
         ftl.unit_cached(unit, replaced.as_ref());
-        if let Some(room) = end_of_claim
+        guard!(OldCopyGivenUpEarly(ftl, unit.lpn));
+    }
+
+    /// Ends the claims of pages that units replaced in protected DRAM.
+    #[inline]
+    fn claims_end_in_dram(
+        &mut self,
+        room: Option<Reservation>,
+        units: &[HostUnit],
+        at_ns: Nanoseconds,
+    ) -> Result<(), Status> {
+        if let Some(room) = room
             && guard!(ClaimOutlivesPage, true)
         {
-            ftl.replaced_in_dram(room, lpn, unit.version, at_ns)?;
+            let replaced = units.iter().map(|unit| (unit.lpn, unit.version));
+            self.ftl.replaced_in_dram(room, replaced, at_ns)?;
         }
-        guard!(OldCopyGivenUpEarly(ftl, lpn));
         Ok(())
     }
 
@@ -200,13 +280,44 @@ impl Engine {
         })
     }
 
-    /// Programs up to a page of units at once, bypassing the cache.
+    /// Puts the data of units into buffers, and into protected DRAM if there is any. None is left in either if this fails.
+    fn take_in_whole(
+        &mut self,
+        units: HostData<'_>,
+        mut fills: Option<&mut Fills>,
+        entering: &mut Vec<HostUnit>,
+    ) -> Result<(), Status> {
+        let HostData { lpn, data, metadata, hint } = units;
+        for (lpn, data) in (lpn.0..).map(Lpn).zip(data.chunks(UNIT_BYTES)) {
+            let filled = self.buffer(fills.as_deref_mut()).and_then(|(slot, is_filled)| {
+                let version = self.ftl.next_seq();
+                entering.push(HostUnit { slot, lpn, version, metadata, hint });
+                if is_filled {
+                    Ok(())
+                } else {
+                    Ok(self.ftl.nand_mut().fill(slot, data).map_err(FtlError::from)?)
+                }
+            });
+            if let Err(error) = filled {
+                release_all(&mut self.ftl, entering);
+                return Err(error);
+            }
+        }
+        self.ftl.protect_at_once(entering, data).map_err(|error| {
+            release_all(&mut self.ftl, entering);
+            error.into()
+        })
+    }
+
+    /// Programs up to a page of units at once, or a write that is all or nothing, bypassing the cache.
     fn write_through(&mut self, units: HostData<'_>, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         let bytes = units.data.len();
         debug_assert!(
-            bytes <= self.units_per_page * UNIT_BYTES,
+            bytes <= self.units_per_page.max(self.atomic_write_units) * UNIT_BYTES,
             "{bytes} bytes are to be programmed at once"
         );
+        let lpns = units.lpn.0..units.lpn.0 + (bytes / UNIT_BYTES) as u32;
+        self.settle_groups(lpns.map(Lpn), at_ns)?;
         let mut page = std::mem::take(&mut self.page);
         page.clear();
         let done = self.stage_and_write(units, &mut page, at_ns);
@@ -237,7 +348,7 @@ impl Engine {
             let version = ftl.next_seq();
             page.push(HostUnit { slot, lpn: Lpn(lpn.0 + index as u32), version, metadata, hint });
         }
-        let written = ftl.write_page(page, at_ns);
+        let written = ftl.write_whole(page, at_ns);
         let done_ns = match written {
             Ok(done_ns) => done_ns,
             Err(error) => {
@@ -254,17 +365,21 @@ impl Engine {
         self.claims_end(ends_claims, done_ns, at_ns)
     }
 
-    /// Programs a page of the oldest waiting units.
+    /// Programs a page of the oldest waiting units, or as many as leave together.
     pub(super) fn drain_page(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         let units_per_page = self.units_per_page;
         let mut page = std::mem::take(&mut self.page);
-        self.cache.oldest(&mut page, units_per_page);
-        let written = self.ftl.write_page(&page, at_ns).map_err(Status::from);
-        if let Ok(done_ns) = written {
-            for unit in &page {
-                self.cache.remove(unit.lpn);
+        self.cache.oldest(&mut page, units_per_page, self.group_units);
+        let written = self.ftl.write_whole(&mut page, at_ns).map_err(Status::from);
+        match written {
+            Ok(done_ns) => {
+                for unit in &page {
+                    self.cache.remove(unit.lpn);
+                }
+                self.cache.programmed(page.len() as u32, done_ns);
             }
-            self.cache.programmed(page.len() as u32, done_ns);
+            Err(_) if page.len() > units_per_page => self.cache.stay(&page),
+            Err(_) => {}
         }
         let unprotected = match written {
             Ok(_) => self.unprotect(&page),

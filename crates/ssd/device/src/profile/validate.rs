@@ -4,10 +4,13 @@ use tantalum_nand::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, MAX_UNITS, UNIT_BYTES, WO
 
 use super::cache::LEAST_DUMP_PAGES;
 use super::firmware::validate_times;
-use super::{CacheMode, FlashScheduling, Plp, Profile};
+use super::{CacheMode, FlashScheduling, LimitsProfile, Plp, Profile};
 
 /// The minimum capacity of a drive.
 const LEAST_CAPACITY_BYTES: u64 = 1 << 20;
+
+/// The largest write that a drive may promise to be all or nothing: 256 KiB.
+const MAX_ATOMIC_WRITE_UNITS: u32 = 64;
 
 /// The most over-provisioning that makes sense: the host gets a fifth of the flash.
 const MAX_OVER_PROVISIONING_PERCENT: f64 = 400.0;
@@ -32,6 +35,7 @@ impl Profile {
         self.validate_counts()?;
         self.validate_flash_size()?;
         self.validate_power()?;
+        self.validate_atomic_write()?;
         self.validate_nvm()?;
         self.firmware.validate()?;
         self.spu.validate()?;
@@ -74,6 +78,7 @@ impl Profile {
             ("flash.endurance_cycles", flash.endurance_cycles.into()),
             ("link.bytes_per_second", self.link.bytes_per_second),
             ("limits.atomic_units", self.limits.atomic_units.into()),
+            ("limits.atomic_write_units", self.limits.atomic_write_units.into()),
             ("limits.open_transactions", self.limits.open_transactions.into()),
             ("limits.index_dram_bytes", self.limits.index_dram_bytes.unwrap_or(1)),
             ("ftl.wear_spread", self.ftl.wear_spread.into()),
@@ -178,6 +183,24 @@ impl Profile {
 }
 
 impl Profile {
+    /// A write that is all or nothing enters the cache at once, while half of it waits, and leaves it in a batch. Half of the
+    /// cache may belong to namespaces with logs of their own.
+    fn validate_atomic_write(&self) -> Result<(), InvalidField> {
+        let LimitsProfile { atomic_write_units: units, atomic_units, .. } = self.limits;
+        let cache_units = match self.cache.mode {
+            CacheMode::Off => u64::MAX,
+            CacheMode::Volatile | CacheMode::Durable => self.cache_units() as u64,
+        };
+        let most = u64::from(MAX_ATOMIC_WRITE_UNITS.min(atomic_units)).min(cache_units / 4).max(1);
+        if u64::from(units) > most {
+            let expected = format!(
+                "it must be at most {most}: {MAX_ATOMIC_WRITE_UNITS}, limits.atomic_units, and a quarter of the cache"
+            );
+            return Err(invalid("limits.atomic_write_units", units, expected));
+        }
+        Ok(())
+    }
+
     fn validate_spu_memory(&self) -> Result<(), InvalidField> {
         let Some((_, bytes)) = self.spu_memory() else { return Ok(()) };
         if self.nvm.is_some() {
@@ -296,6 +319,27 @@ mod tests {
             (p.power.plp, p.power.dump_bytes) = (Plp::Capacitor, 17 * p.cache.bytes);
         });
         assert_eq!(field, "power.dump_bytes", "16 pages beside a cache of two");
+    }
+
+    #[test]
+    fn an_atomic_write_fits_in_a_batch_and_in_the_cache() {
+        let field = "limits.atomic_write_units";
+        assert_eq!(rejected_field(|p| p.limits.atomic_write_units = 0), field);
+        assert_eq!(rejected_field(|p| p.limits.atomic_write_units = 65), field);
+        assert_eq!(rejected_field(|p| (p.limits.atomic_write_units, p.limits.atomic_units) = (9, 8)), field);
+        let cache = |units| {
+            move |p: &mut Profile| {
+                p.limits.atomic_write_units = 16;
+                p.cache.bytes = units * UNIT_BYTES as u64;
+            }
+        };
+        assert_eq!(rejected_field(cache(63)), field);
+        let mut profile = Profile::load("tlc-nvme").unwrap();
+        cache(64)(&mut profile);
+        assert_eq!(profile.validate(), Ok(()));
+        (profile.cache.mode, profile.cache.bytes) = (CacheMode::Off, 0);
+        profile.limits.atomic_write_units = 64;
+        assert_eq!(profile.validate(), Ok(()), "nothing waits");
     }
 
     #[test]

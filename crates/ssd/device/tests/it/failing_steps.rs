@@ -27,6 +27,8 @@ fn profiles() -> Vec<(&'static str, Profile)> {
     let volatile = small_drive("tlc-nvme", 4 << 20, 60.0, Plp::None);
     let mut swapping = volatile.clone();
     swapping.limits.index_dram_bytes = Some(1);
+    let mut atomic = volatile.clone();
+    (atomic.limits.atomic_write_units, atomic.flash.page_bytes) = (6, 8192);
     let mut none = volatile.clone();
     none.cache.mode = CacheMode::Off;
     let mut nvm = small_drive("pebblessd", 4 << 20, 60.0, Plp::Nvm);
@@ -36,6 +38,7 @@ fn profiles() -> Vec<(&'static str, Profile)> {
     vec![
         ("volatile", volatile),
         ("swapping", swapping),
+        ("atomic", atomic),
         ("none", none),
         ("capacitor", capacitor),
         ("nvm", nvm),

@@ -1,5 +1,6 @@
 //! Tests of the device by its public interface. They are one program, because a program for each file builds slowly.
 
+mod atomic_writes;
 mod batches;
 mod batches_with_records;
 mod capacity;

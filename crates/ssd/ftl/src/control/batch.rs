@@ -54,9 +54,10 @@ impl ProgrammedBatch {
         }
     }
 
-    /// Draws the versions of the units of blocks.
-    pub fn draw_versions(&mut self, units: usize, numbers: &mut Numbers) {
-        self.versions.extend((0..units).map(|_| numbers.draw()));
+    /// Draws the versions of those units of blocks that have none yet.
+    pub fn draw_versions(&mut self, units: &[HostUnit], numbers: &mut Numbers) {
+        let version = |unit: &HostUnit| if unit.version == Seq(0) { numbers.draw() } else { unit.version };
+        self.versions.extend(units.iter().map(version));
     }
 }
 

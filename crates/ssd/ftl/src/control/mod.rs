@@ -39,7 +39,7 @@ mod tests;
 use std::ops::{Deref, DerefMut};
 
 use tantalum_canaries::guard;
-use tantalum_nand::{Nand, NandError, Nanoseconds, Slot};
+use tantalum_nand::{Nand, NandError, Nanoseconds, Slot, UNIT_BYTES};
 
 use self::allocate::Allocator;
 use self::batch::ProgrammedBatch;
@@ -142,22 +142,59 @@ impl Ftl {
         }
     }
 
-    /// A reservation for the record that ends the claim of a page, for [`Ftl::replaced_in_dram`].
-    pub fn reserve_end_of_claim(&mut self, at_ns: Nanoseconds) -> Result<Reservation, FtlError> {
-        self.reserve(&Need::record(Purpose::ReplacedInDram), at_ns)
+    /// As [`Ftl::write_page`] for units that may need several pages: after a cut all of them are there or none. They have no
+    /// hints. What still belongs to the caller if this fails may have moved to other buffers.
+    pub fn write_whole(
+        &mut self,
+        units: &mut [HostUnit],
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
+        if units.len() <= self.geometry.units_per_page() as usize {
+            return self.write_page(units, at_ns);
+        }
+        debug_assert!(units.iter().all(|unit| unit.hint.is_none()), "a mark has no room for a hint as well");
+        self.map.warm(units.iter().map(|unit| unit.lpn));
+        let plan = self.plan_of(&[]);
+        match self.program_batch(units, &[], &plan, at_ns) {
+            Ok(batch) => self.map_batch(batch, units, &[], at_ns),
+            Err((error, programmed)) => {
+                let restaged = self.stage_again(&mut units[..programmed]);
+                restaged.map_err(FtlError::unfinished)?;
+                Err(error)
+            }
+        }
     }
 
-    /// A unit that waits in protected DRAM replaces a page that claims its home: the claim ends with it.
+    /// Gives units whose batch was abandoned buffers of their own again: those that they had belong to pages on flash.
+    fn stage_again(&mut self, units: &mut [HostUnit]) -> Result<(), FtlError> {
+        let mut data = [0; UNIT_BYTES];
+        for unit in units {
+            self.nand.read_slot(unit.slot, &mut data)?;
+            unit.slot = self.nand.stage(&data)?;
+        }
+        Ok(())
+    }
+
+    /// A reservation for the records that end the claims of as many pages, for [`Ftl::replaced_in_dram`].
+    pub fn reserve_ends_of_claims(
+        &mut self,
+        claims: usize,
+        at_ns: Nanoseconds,
+    ) -> Result<Reservation, FtlError> {
+        self.reserve(&Need::ends_of_claims(claims), at_ns)
+    }
+
+    /// Units that wait in protected DRAM replace pages that claim their homes: the claims end with them.
     pub fn replaced_in_dram(
         &mut self,
         mut room: Reservation,
-        lpn: Lpn,
-        version: Seq,
+        replaced: impl Iterator<Item = (Lpn, Seq)>,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         let Parts { units, map, numbers, .. } = &mut self.allocator.parts;
-        let ended = units.superseded(map, numbers, lpn, version);
-        self.append_step(&mut room, ended.into_iter().collect(), at_ns).map_err(FtlError::unfinished)
+        let ended = replaced.filter_map(|(lpn, version)| units.superseded(map, numbers, lpn, version));
+        let ended = ended.collect();
+        self.append_step(&mut room, ended, at_ns).map_err(FtlError::unfinished)
     }
 
     // -- hinted logs and transactions ---------------------------------------------------------------------------
@@ -298,7 +335,21 @@ impl Ftl {
             self.give_back(units, &error);
             return Err(error);
         }
-        let batch = self.program_batch(units, records, &plan, at_ns)?;
+        let batch = self.program_batch(units, records, &plan, at_ns).map_err(|(error, programmed)| {
+            self.give_back(&units[programmed..], &error);
+            error
+        })?;
+        self.map_batch(batch, units, records, at_ns)
+    }
+
+    /// Maps a batch that was programmed. Returns when it is done.
+    fn map_batch(
+        &mut self,
+        batch: ProgrammedBatch,
+        units: &[HostUnit],
+        records: &[KvRecord<'_>],
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
         let mut done_ns = batch.done_ns;
         let ProgrammedBatch { versions, places, records: programmed, mut room, .. } = batch;
         if !records.is_empty() {
@@ -322,28 +373,28 @@ impl Ftl {
         Ok(guard!(BatchDoneInFlight(at_ns), done_ns))
     }
 
-    /// Programs the pages of a batch. The buffers no longer belong to the caller, even if this fails.
+    /// Programs the pages of a batch. The buffers of units that were programmed no longer belong to the caller: if this fails, it
+    /// also says how many those are.
     fn program_batch(
         &mut self,
         units: &[HostUnit],
         records: &[KvRecord<'_>],
         plan: &Plan,
         at_ns: Nanoseconds,
-    ) -> Result<ProgrammedBatch, FtlError> {
+    ) -> Result<ProgrammedBatch, (FtlError, usize)> {
         let per_page = self.geometry.units_per_page() as usize;
         let (unit_pages, record_pages) = (units.len().div_ceil(per_page), plan.pages(per_page));
         let pages = batch::pages_by_stream(unit_pages, &record_pages);
         let room = self.reserve(&Need::batch(&pages, self.units.claims_of(units.len())), at_ns);
-        let room = room.inspect_err(|error| self.give_back(units, error))?;
+        let room = room.map_err(|error| (error, 0))?;
         let pages = unit_pages + record_pages.len();
         let mut batch = ProgrammedBatch::new(units.len(), &mut self.numbers, room, at_ns);
         let marks = self.marks(batch.id, units.len(), plan.targets.len(), pages);
-        batch.draw_versions(units.len(), &mut self.numbers);
+        batch.draw_versions(units, &mut self.numbers);
         let programmed = self.program_members(units, (records, plan), marks, &mut batch, at_ns);
         if let Err(error) = programmed {
             self.batches.abandon(batch.id);
-            self.give_back(&units[batch.places.len()..], &error);
-            return Err(error);
+            return Err((error, batch.places.len()));
         }
         batch.done_ns = batch.records.pages.iter().fold(batch.done_ns, |done_ns, page| done_ns.max(page.1));
         if pages > 1 {
@@ -437,7 +488,7 @@ impl Ftl {
         at_ns: Nanoseconds,
         room_ns: RoomNs<'_>,
     ) -> Result<Nanoseconds, FtlError> {
-        let batch = self.program_batch(&[], records, plan, at_ns)?;
+        let batch = self.program_batch(&[], records, plan, at_ns).map_err(|(error, _)| error)?;
         let on_flash_ns = batch.done_ns;
         let room_ns = self.wait_for_room(plan.targets.len(), at_ns, room_ns);
         let now_ns = self.nand.now_ns();

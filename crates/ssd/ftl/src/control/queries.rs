@@ -286,6 +286,11 @@ impl Parts {
         self.log.unit_waits(&mut self.nand, unit, data)
     }
 
+    /// As [`Ftl::protect`], for units that are about to wait together: they outlive the process all or not at all.
+    pub fn protect_at_once(&mut self, units: &[HostUnit], data: &[u8]) -> Result<(), FtlError> {
+        self.log.units_wait(&mut self.nand, units, data)
+    }
+
     /// A unit no longer waits in the cache.
     #[inline]
     pub fn unprotect(&mut self, lpn: Lpn) -> Result<(), FtlError> {

@@ -62,7 +62,7 @@ impl Ftl {
         // too few blocks for writes is no reason not to recover
         let good_blocks = nand.geometry().blocks() - bad_blocks(&nand);
         let layout = Layout::with_good_blocks(nand.geometry(), &config, good_blocks);
-        let left = dump_what_is_left(&mut nand, layout.dump_blocks, config.protected_units, filled_bytes);
+        let left = dump_what_is_left(&mut nand, layout.dump_blocks, &config, filled_bytes);
         let units_restored = match left {
             Ok(units) => units,
             Err(error) => return Err((Box::new(nand), error.into())),
@@ -146,7 +146,7 @@ impl Ftl {
     /// From now on the image mirrors what a capacitor protects.
     fn protect_anew(&mut self) -> Result<(), FtlError> {
         let Parts { log, nand, space, config, .. } = &mut self.allocator.parts;
-        log.protect_anew(nand, space.layout().dump_blocks, config.protected_units)
+        log.protect_anew(nand, space.layout().dump_blocks, config)
     }
 
     /// What `fs_write` wrote to each file; non-volatile memory has it unchanged.

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use tantalum_canaries::guard;
 use tantalum_nand::{BlockId, Nand, UNIT_BYTES, UnitSpare, checksum_of};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::dump_pages::DumpPages;
-use super::protected_layout::{HEAD_BYTES, JournalHead, Places, UnitHead, damaged, read, read_header};
+use super::protected_layout::{
+    HEAD_BYTES, Header, JournalHead, Places, UnitHead, damaged, read, read_header,
+};
 use super::record::{self, Record};
 use crate::error::FtlError;
+use crate::space::FtlConfig;
 use crate::spare::{self, Kind, Spare};
 use crate::types::{Lpn, Metadata, Seq};
 
@@ -44,7 +48,7 @@ impl Left {
         let mut heads = vec![0; places.unit_count as usize * HEAD_BYTES as usize];
         nand.read_protected(places.heads, &mut heads)?;
         for (index, head) in (0..).zip(heads.chunks_exact(HEAD_BYTES as usize)) {
-            units.extend(read_unit(nand, places, (index, head), header.epoch.get(), filled_bytes)?);
+            units.extend(read_unit(nand, places, (index, head), &header, filled_bytes)?);
         }
         Ok(Some(Left {
             dump_blocks,
@@ -59,7 +63,7 @@ fn read_unit(
     nand: &Nand,
     places: &Places,
     (index, head): (u32, &[u8]),
-    epoch: u64,
+    header: &Header,
     filled_bytes: FilledBytes,
 ) -> Result<Option<(UnitSpare, Vec<u8>)>, FtlError> {
     let (head, _) = UnitHead::read_from_prefix(head).expect("a head is not larger than its place");
@@ -69,7 +73,9 @@ fn read_unit(
     if head.checksum.get() != head.checksum() {
         return Err(damaged("the head of a unit"));
     }
-    if head.epoch.get() != epoch {
+    // a process killed in the middle of taking units in has taken in none
+    let entered = guard!(EntersInParts, head.entry.get() <= header.entries.get());
+    if head.epoch.get() != header.epoch.get() || !entered {
         return Ok(None);
     }
     let spare = Spare::decode(&head.spare).ok_or_else(|| damaged("a unit"))?;
@@ -107,13 +113,13 @@ fn read_records(nand: &Nand, places: &Places, epoch: u64) -> Result<Vec<Record>,
 pub(crate) fn dump_what_is_left(
     nand: &mut Nand,
     dump_blocks: u32,
-    cache_units: u32,
+    config: &FtlConfig,
     filled_bytes: FilledBytes,
 ) -> Result<u64, FtlError> {
     if !nand.outlives_process() || dump_blocks == 0 {
         return Ok(0);
     }
-    let places = Places::new(nand.geometry(), dump_blocks, cache_units);
+    let places = Places::new(nand.geometry(), dump_blocks, config);
     let Some(left) = Left::read(nand, &places, filled_bytes)? else { return Ok(0) };
     let dumped = Dumped::find(nand, &left.dump_blocks)?;
     let step = left.next_step();

@@ -654,8 +654,13 @@ impl MetadataLog {
 
     /// From now on the image mirrors what a capacitor protects, if the image outlives the process: this many blocks of a dump and
     /// units of the cache. The mirror's old contents are void.
-    pub fn protect_anew(&mut self, nand: &mut Nand, dump_blocks: u32, units: u32) -> Result<(), FtlError> {
-        self.protected = Protected::new(nand, dump_blocks, units)?;
+    pub fn protect_anew(
+        &mut self,
+        nand: &mut Nand,
+        dump_blocks: u32,
+        config: &FtlConfig,
+    ) -> Result<(), FtlError> {
+        self.protected = Protected::new(nand, dump_blocks, config)?;
         self.restart_protected(nand)
     }
 
@@ -672,6 +677,14 @@ impl MetadataLog {
     pub fn unit_waits(&mut self, nand: &mut Nand, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
         match &mut self.protected {
             Some(protected) => protected.cached(nand, unit, data),
+            None => Ok(()),
+        }
+    }
+
+    /// Units with these data enter the cache in one step.
+    pub fn units_wait(&mut self, nand: &mut Nand, units: &[HostUnit], data: &[u8]) -> Result<(), FtlError> {
+        match &mut self.protected {
+            Some(protected) => protected.cached_at_once(nand, units, data),
             None => Ok(()),
         }
     }

@@ -11,6 +11,9 @@
 //! header names, so that one write voids them all. A unit that is briefly in the cache twice does no harm: the fold
 //! takes the greater version.
 //!
+//! Units that enter the cache in one step have heads with the number of that step, and count once the header has counted it.
+//! What they replace is voided after that.
+//!
 //! A unit of records grows in place: new bytes are written after the existing ones, and then the head. So there may be
 //! anything after the last record that a head covers; it is treated as zeros.
 //!
@@ -24,13 +27,14 @@
 
 use std::ops::Range;
 
-use tantalum_nand::{BlockId, Nand, UnitSpare, checksum_of, checksum_with};
+use tantalum_nand::{BlockId, Nand, UNIT_BYTES, UnitSpare, checksum_of, checksum_with};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::protected_layout::{Header, JournalHead, MAGIC, Places, UnitHead, read_header};
 use super::record::{self, Record};
 use crate::error::FtlError;
 use crate::host_unit::HostUnit;
+use crate::space::FtlConfig;
 use crate::types::{HashMap, Lpn, Seq};
 
 /// The kind of contents.
@@ -49,6 +53,8 @@ pub(crate) struct Protected {
     header: Header,
     unit_of: HashMap<Stored, u32>,
     free: Vec<u32>,
+    /// The places of the units that enter now.
+    entering: Vec<u32>,
     records: u32,
     records_checksum: u32,
 }
@@ -56,17 +62,18 @@ pub(crate) struct Protected {
 impl Protected {
     /// The mirror of a drive whose image is a file; `None` for others. Nothing in it is valid until
     /// [`Protected::restart`].
-    pub fn new(nand: &Nand, dump_blocks: u32, cache_units: u32) -> Result<Option<Protected>, FtlError> {
+    pub fn new(nand: &Nand, dump_blocks: u32, config: &FtlConfig) -> Result<Option<Protected>, FtlError> {
         if !nand.outlives_process() || dump_blocks == 0 {
             return Ok(None);
         }
-        let places = Places::new(nand.geometry(), dump_blocks, cache_units);
+        let places = Places::new(nand.geometry(), dump_blocks, config);
         let header = read_header(nand)?.unwrap_or(Header::new_zeroed());
         Ok(Some(Protected {
             places,
             header,
             unit_of: HashMap::default(),
             free: Vec::new(),
+            entering: Vec::new(),
             records: 0,
             records_checksum: 0,
         }))
@@ -103,10 +110,42 @@ impl Protected {
 
     /// A unit enters the cache.
     pub fn cached(&mut self, nand: &mut Nand, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
+        let index = self.store(nand, unit, data, 0)?;
+        self.enters(nand, unit.lpn, index)
+    }
+
+    /// Units enter the cache in one step: a process killed before it is over leaves none of them.
+    pub fn cached_at_once(
+        &mut self,
+        nand: &mut Nand,
+        units: &[HostUnit],
+        data: &[u8],
+    ) -> Result<(), FtlError> {
+        let entry = self.header.entries.get() + 1;
+        self.entering.clear();
+        for (unit, data) in units.iter().zip(data.chunks(UNIT_BYTES)) {
+            let index = self.store(nand, unit, data, entry)?;
+            self.entering.push(index);
+        }
+        self.header.entries = entry.into();
+        self.write_header(nand)?;
+        for (place, unit) in units.iter().enumerate() {
+            self.enters(nand, unit.lpn, self.entering[place])?;
+        }
+        Ok(())
+    }
+
+    /// Stores a unit in a free place.
+    fn store(&mut self, nand: &mut Nand, unit: &HostUnit, data: &[u8], entry: u64) -> Result<u32, FtlError> {
         let index = self.take_place();
         nand.write_protected(self.places.unit(index), data)?;
-        self.write_head(nand, index, unit.spare(unit.version), data)?;
-        match self.unit_of.insert(Stored::Cached(unit.lpn), index) {
+        self.write_head(nand, index, unit.spare(unit.version), data, entry)?;
+        Ok(index)
+    }
+
+    /// What is stored at a place counts, and what it replaces no longer does.
+    fn enters(&mut self, nand: &mut Nand, lpn: Lpn, index: u32) -> Result<(), FtlError> {
+        match self.unit_of.insert(Stored::Cached(lpn), index) {
             Some(replaced) => self.void(nand, replaced),
             None => Ok(()),
         }
@@ -127,19 +166,27 @@ impl Protected {
             None => self.take_place(),
         };
         nand.write_protected(self.places.unit(index) + new.start as u64, &data[new])?;
-        self.write_head(nand, index, spare, data)?;
+        self.write_head(nand, index, spare, data, 0)?;
         self.unit_of.insert(Stored::Records(number), index);
         Ok(())
     }
 
     fn take_place(&mut self) -> u32 {
-        self.free.pop().expect("there is one place more than units wait")
+        self.free.pop().expect("there are more places than units wait, by as many as enter in one step")
     }
 
     /// Writes the head of a unit whose data are stored.
-    fn write_head(&self, nand: &mut Nand, index: u32, spare: UnitSpare, data: &[u8]) -> Result<(), FtlError> {
-        let data_checksum = checksum_of(data).into();
-        let mut head = UnitHead { checksum: 0.into(), data_checksum, epoch: self.header.epoch, spare };
+    fn write_head(
+        &self,
+        nand: &mut Nand,
+        index: u32,
+        spare: UnitSpare,
+        data: &[u8],
+        entry: u64,
+    ) -> Result<(), FtlError> {
+        let (checksum, data_checksum) = (0.into(), checksum_of(data).into());
+        let epoch = self.header.epoch;
+        let mut head = UnitHead { checksum, data_checksum, epoch, spare, entry: entry.into() };
         head.checksum = head.checksum().into();
         Ok(nand.write_protected(self.places.head(index), head.as_bytes())?)
     }

@@ -5,6 +5,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::{Damage, FtlError};
+use crate::space::FtlConfig;
 
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"TPD2");
 pub(super) const HEAD_BYTES: u64 = 256;
@@ -20,6 +21,8 @@ pub(super) struct Header {
     pub dump_blocks: U32,
     /// Checksum of the list of dump blocks.
     pub list_checksum: U32,
+    /// How often several units have entered the cache in one step.
+    pub entries: U64,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -40,13 +43,21 @@ pub(super) struct UnitHead {
     pub data_checksum: U32,
     pub epoch: U64,
     pub spare: [u8; UNIT_SPARE_BYTES],
+    /// Which of these steps it entered in, so that it counts only once the header does; 0 for a unit alone.
+    pub entry: U64,
 }
 
 const _: () = assert!(size_of::<UnitHead>() as u64 <= HEAD_BYTES);
 
+/// The bytes that a checksum covers. A number at the end that is 0 is not one of them: images from before there was such a
+/// number are still valid.
+fn covered(bytes: &[u8], last: U64) -> &[u8] {
+    &bytes[..bytes.len() - if last.get() == 0 { size_of::<U64>() } else { 0 }]
+}
+
 impl Header {
     pub fn checksum(&self) -> u32 {
-        checksum_of(&self.as_bytes()[8..])
+        checksum_of(&covered(self.as_bytes(), self.entries)[8..])
     }
 }
 
@@ -58,7 +69,7 @@ impl JournalHead {
 
 impl UnitHead {
     pub fn checksum(&self) -> u32 {
-        checksum_of(&self.as_bytes()[4..])
+        checksum_of(&covered(self.as_bytes(), self.entry)[4..])
     }
 }
 
@@ -73,13 +84,13 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub fn new(geometry: &Geometry, dump_blocks: u32, cache_units: u32) -> Places {
+    pub fn new(geometry: &Geometry, dump_blocks: u32, config: &FtlConfig) -> Places {
         let list_bytes = (u64::from(dump_blocks) * 4).next_multiple_of(ALIGNMENT);
         let journal = ALIGNMENT + 2 * list_bytes;
         let heads = journal + ALIGNMENT + u64::from(geometry.page_bytes);
-        // a page of units with records waits beside the cache, and one more: a rewrite is stored before what it
-        // replaces is voided
-        let unit_count = cache_units + geometry.units_per_page() + 1;
+        // a page of units with records waits beside the cache, and as many more as enter it in one step: a rewrite is stored
+        // before what it replaces is voided
+        let unit_count = config.protected_units + geometry.units_per_page() + config.units_at_once;
         let units = heads + (u64::from(unit_count) * HEAD_BYTES).next_multiple_of(ALIGNMENT);
         Places { list_bytes, journal, heads, units, unit_count }
     }
@@ -106,8 +117,8 @@ impl Places {
 }
 
 /// Protected DRAM that a drive with a capacitor needs in its image, bytes.
-pub fn protected_bytes(geometry: &Geometry, dump_blocks: u32, cache_units: u32) -> u64 {
-    Places::new(geometry, dump_blocks, cache_units).bytes()
+pub fn protected_bytes(geometry: &Geometry, dump_blocks: u32, config: &FtlConfig) -> u64 {
+    Places::new(geometry, dump_blocks, config).bytes()
 }
 
 impl std::fmt::Debug for Header {

@@ -1,31 +1,40 @@
 //! A process killed between any two writes leaves each unit in its old or its new state.
 
-use tantalum_nand::UNIT_BYTES;
+use tantalum_nand::{Mapping, TestHost};
 
 use super::*;
 use crate::metadata::dump_what_is_left;
 use crate::metadata::left::Left;
 use crate::metadata::protected_layout::{damaged, protected_bytes};
 use crate::metadata::record::records_per_page;
+use crate::spare::Spare;
 use crate::tenants::filled_bytes;
 use crate::tenants::records::{CHUNK_BYTES, UnitImage, record_spare};
 use crate::test_support::{GEOMETRY, TIMING};
 
-const CACHE_UNITS: u32 = 2;
+const CONFIG: FtlConfig = FtlConfig { protected_units: 2, units_at_once: 1, ..crate::test_support::CONFIG };
 
 fn medium() -> (tempfile::TempDir, Nand, Protected, Places) {
     medium_with(&[BlockId(0)])
 }
 
 fn medium_with(dump_blocks: &[BlockId]) -> (tempfile::TempDir, Nand, Protected, Places) {
+    medium_on(&TestHost::new(Mapping::Allowed, 0), dump_blocks, &CONFIG)
+}
+
+fn medium_on(
+    host: &TestHost,
+    dump_blocks: &[BlockId],
+    config: &FtlConfig,
+) -> (tempfile::TempDir, Nand, Protected, Places) {
     let folder = tempfile::tempdir().unwrap();
     let count = dump_blocks.len() as u32;
-    let bytes = protected_bytes(&GEOMETRY, count, CACHE_UNITS);
+    let bytes = protected_bytes(&GEOMETRY, count, config);
     let path = folder.path().join("image");
-    let mut nand = Nand::create(&path, GEOMETRY, TIMING, "", bytes).unwrap();
-    let mut protected = Protected::new(&nand, count, CACHE_UNITS).unwrap().unwrap();
+    let mut nand = Nand::create_with(&path, GEOMETRY, TIMING, "", bytes, None, Some(host)).unwrap();
+    let mut protected = Protected::new(&nand, count, config).unwrap().unwrap();
     protected.restart(&mut nand, dump_blocks).unwrap();
-    (folder, nand, protected, Places::new(&GEOMETRY, count, CACHE_UNITS))
+    (folder, nand, protected, Places::new(&GEOMETRY, count, config))
 }
 
 /// A unit enters the cache.
@@ -35,6 +44,31 @@ fn cache(nand: &mut Nand, protected: &mut Protected, lpn: u32, version: u64) {
     let unit = HostUnit { slot, lpn: Lpn(lpn), version, metadata: [0; 24], hint: None };
     protected.cached(nand, &unit, &data).unwrap();
     nand.release(slot);
+}
+
+/// A drive whose cache takes in three units at once.
+const AT_ONCE: FtlConfig = FtlConfig { protected_units: 4, units_at_once: 3, ..crate::test_support::CONFIG };
+
+/// Units from `first` on enter the cache in one step, with a byte of data each.
+fn units(nand: &mut Nand, first: u32, bytes: &[u8], version: u64) -> (Vec<HostUnit>, Vec<u8>) {
+    let data: Vec<u8> = bytes.iter().flat_map(|byte| [*byte; UNIT_BYTES]).collect();
+    let mut unit = |(lpn, data): (u32, &[u8])| {
+        let (slot, version) = (nand.stage(data).unwrap(), Seq(version));
+        HostUnit { slot, lpn: Lpn(lpn), version, metadata: [0; 24], hint: None }
+    };
+    let units = (first..).zip(data.chunks(UNIT_BYTES)).map(&mut unit).collect();
+    (units, data)
+}
+
+/// The bytes of what is left, in the order of logical pages and versions.
+fn bytes_left(nand: &Nand, places: &Places) -> Vec<(u32, u64, u8)> {
+    let owner = |(spare, data): &(UnitSpare, Vec<u8>)| {
+        let (lpn, version) = Spare::decode(spare).unwrap().owners()[0];
+        (lpn.0, version.0, data[0])
+    };
+    let mut left: Vec<_> = left(nand, places).iter().map(owner).collect();
+    left.sort_unstable();
+    left
 }
 
 fn records(count: usize) -> Vec<Record> {
@@ -119,6 +153,62 @@ fn damage_to_a_head_is_noticed_at_each_byte() {
     assert_eq!(left(&nand, &places).len(), 1);
 }
 
+/// Each write to the file is the last one of a process, in turn.
+#[test]
+fn units_that_enter_in_one_step_are_left_all_or_not_at_all() {
+    let (mut kills, mut whole, mut none) = (0, 0_u64, 0);
+    loop {
+        let host = TestHost::new(Mapping::Allowed, 0);
+        let (_folder, mut nand, mut protected, places) = medium_on(&host, &[BlockId(0)], &AT_ONCE);
+        cache(&mut nand, &mut protected, 6, 5);
+        let (first, data) = units(&mut nand, 5, &[1, 2, 3], 7);
+        protected.cached_at_once(&mut nand, &first, &data).unwrap();
+        assert_eq!(bytes_left(&nand, &places), [(5, 7, 1), (6, 7, 2), (7, 7, 3)]);
+        let (second, data) = units(&mut nand, 6, &[8, 9], 9);
+        host.life.end_after(Some(kills));
+        let entered = protected.cached_at_once(&mut nand, &second, &data);
+        let mut left = bytes_left(&nand, &places);
+        // of a unit that is there twice the greater version counts
+        left.dedup_by(|next, before| {
+            before.0 == next.0 && {
+                *before = *next;
+                true
+            }
+        });
+        let is_new = |left: &[(u32, u64, u8)]| left == [(5, 7, 1), (6, 9, 8), (7, 9, 9)];
+        match left == [(5, 7, 1), (6, 7, 2), (7, 7, 3)] {
+            true => none += 1,
+            false => whole += u64::from(is_new(&left)),
+        }
+        assert_eq!(none + whole, kills + 1, "after {kills} writes: {left:?}");
+        if entered.is_ok() {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(none > 3 && whole > 1, "{none} times none was there, {whole} times all");
+}
+
+#[test]
+fn damage_to_what_entered_in_one_step_is_noticed_at_each_byte() {
+    let (_folder, mut nand, mut protected, places) =
+        medium_on(&TestHost::new(Mapping::Allowed, 0), &[BlockId(0)], &AT_ONCE);
+    let (entering, data) = units(&mut nand, 5, &[1, 2], 7);
+    protected.cached_at_once(&mut nand, &entering, &data).unwrap();
+    let unit = places.head(protected.unit_of[&Stored::Cached(Lpn(5))]);
+    for at in [(0, size_of::<Header>()), (unit, size_of::<UnitHead>())]
+        .iter()
+        .flat_map(|&(at, bytes)| at..at + bytes as u64)
+    {
+        let mut byte = [0];
+        nand.read_protected(at, &mut byte).unwrap();
+        nand.write_protected(at, &[byte[0] ^ 1]).unwrap();
+        assert!(is_damaged(Left::read(&nand, &places, filled_bytes)), "byte {at}");
+        nand.write_protected(at, &byte).unwrap();
+    }
+    assert_eq!(left(&nand, &places).len(), 2);
+}
+
 #[test]
 fn a_full_page_of_records_is_left_and_nothing_of_the_page_before() {
     let (_folder, mut nand, mut protected, places) = medium();
@@ -173,7 +263,7 @@ fn what_is_dumped_is_newer_than_the_checkpoint() {
 #[test]
 fn what_was_dumped_already_is_not_dumped_again_and_the_rest_is() {
     let (_folder, mut nand, mut protected, _) = medium_with(&[BlockId(0), BlockId(1)]);
-    let dump = |nand: &mut Nand| dump_what_is_left(nand, 2, CACHE_UNITS, filled_bytes).unwrap();
+    let dump = |nand: &mut Nand| dump_what_is_left(nand, 2, &CONFIG, filled_bytes).unwrap();
     let pages = |nand: &Nand| [0, 1].map(|block| nand.next_page(BlockId(block)));
     cache(&mut nand, &mut protected, 5, 7);
     assert_eq!((dump(&mut nand), pages(&nand)), (1, [1, 0]));
@@ -186,5 +276,5 @@ fn what_was_dumped_already_is_not_dumped_again_and_the_rest_is() {
 /// Its header, two lists, the journal's head and its page, and for each of five units a head and the unit.
 #[test]
 fn protected_dram_is_as_long_as_what_it_holds() {
-    assert_eq!(protected_bytes(&GEOMETRY, 1, CACHE_UNITS), 4096 * (1 + 2 + 1 + 2 + 1 + 5));
+    assert_eq!(protected_bytes(&GEOMETRY, 1, &CONFIG), 4096 * (1 + 2 + 1 + 2 + 1 + 5));
 }

@@ -14,7 +14,7 @@
 //! | remap | | two for each unit, one for the sources, and the claims | one for each unit |
 //! | trim, a step of it | | one, and the claims that its units may end | |
 //! | commit | | one for each page, one for each claim that ends | one for each page |
-//! | a unit that replaces a claiming page in DRAM | | one | |
+//! | units that replace claiming pages in DRAM | | one for each such page | |
 //! | making, deleting a namespace; the first number after power-on | | one | |
 //! | a page that garbage collection moves | one, of its stream | owners that no spare area has room for | |
 //! | an erase | | what only the block's spare areas prove | |
@@ -61,7 +61,7 @@ pub enum Purpose {
     Trim,
     /// A commit.
     Commit,
-    /// A unit that replaces a claiming page in DRAM.
+    /// Units that replace claiming pages in DRAM.
     ReplacedInDram,
     /// Making or deleting a namespace.
     Namespace,
@@ -166,6 +166,11 @@ impl<'a> Need<'a> {
     /// A commit of these pages that may end this many claims.
     pub fn commit(pages: usize, claims: usize) -> Need<'a> {
         Need::of(Purpose::Commit, Pages::None, pages + claims, pages)
+    }
+
+    /// Units that replace this many claiming pages in DRAM.
+    pub fn ends_of_claims(claims: usize) -> Need<'a> {
+        Need::of(Purpose::ReplacedInDram, Pages::None, claims, 0)
     }
 
     /// A single record.

@@ -53,6 +53,8 @@ pub struct FtlConfig {
     pub dump_units: u32,
     /// Units that may wait in DRAM that a capacitor protects; 0 without a capacitor.
     pub protected_units: u32,
+    /// Units that enter protected DRAM in one step, at most.
+    pub units_at_once: u32,
     /// Extra owners that the drive's DRAM holds; beyond that, moving a shared unit costs a read of the spilled table.
     pub shared_owners: u32,
     /// Non-volatile memory for the metadata log, in bytes; with `None` the log is on flash.

@@ -194,6 +194,7 @@ impl SetupChoice {
             flash: self.flash.or(refuses_nothing.then_some(Flash::Sound)),
             medium: self.medium,
             scheduling: self.scheduling,
+            atomic_write_units: Some(1),
         }
     }
 

@@ -12,7 +12,7 @@ use tantalum::{Command, Completion, Lpn, ShareRange, Status};
 use super::answers::New;
 use super::draw::{Generator, distinct, lpn, range};
 use super::drive::{DIRECT, Flash};
-use super::history::LOST;
+use super::history::{LOST, Order};
 use super::host::{metadata_of, unit_of};
 use super::random::generator;
 use super::run::Run;
@@ -80,17 +80,39 @@ impl Run {
         if rng.random_ratio(1, 4) {
             return self.write_with_metadata(rng, fua);
         }
-        let range = range(rng, 6);
+        let range = self.range_to_write(rng);
         let new = self.stamped(range.clone().map(Lpn));
         let data: Vec<u8> = new.values().flat_map(|stamp| unit_of(*stamp)).collect();
         let mut fills = if fua { None } else { self.host.filled(&data, rng)? };
-        let order = self.oracle.issue(&new, false);
+        let order = self.issue_write(&new);
         let lpn = Lpn(range.start);
         let answer = self.host.submit(match &mut fills {
             Some(fills) => Command::WriteFilled { lpn, data: &data, fills },
             None => Command::Write { lpn, data: &data, fua },
         });
         self.answered(order, &new, answer, fua || self.durable_writes).map(drop)
+    }
+
+    /// Consecutive units: few, or as many as are written all or not at all, fewer, or more.
+    pub(super) fn range_to_write(&self, rng: &mut Generator) -> std::ops::Range<u32> {
+        let units = self.atomic_write_units as u32;
+        match units {
+            1 => range(rng, 6),
+            _ if rng.random_ratio(1, 4) => range(rng, 2 * units + 4),
+            _ => range(rng, units + 1),
+        }
+    }
+
+    /// A plain write is submitted. Up to a size it is one step.
+    pub(super) fn issue_write(&mut self, new: &New) -> Order {
+        match self.atomic_write_units {
+            1 => self.oracle.issue(new, false),
+            units if new.len() <= units => {
+                self.tally.reached.atomic_writes += u64::from(new.len() > 1);
+                self.oracle.issue(new, new.len() > 1)
+            }
+            _ => self.oracle.issue_loose(new),
+        }
     }
 
     fn write_with_metadata(&mut self, rng: &mut Generator, fua: bool) -> Result<(), Stop> {
@@ -119,7 +141,7 @@ impl Run {
         }
         let new = self.stamped(range.clone().map(Lpn));
         let data: Vec<u8> = new.values().flat_map(|stamp| unit_of(*stamp)).collect();
-        let (order, fua) = (self.oracle.issue(&new, false), rng.random_ratio(1, 3));
+        let (order, fua) = (self.issue_write(&new), rng.random_ratio(1, 3));
         let answer = self.host.submit(Command::Write { lpn: Lpn(range.start), data: &data, fua });
         self.answered(order, &new, answer, fua || self.durable_writes).map(drop)
     }

@@ -28,6 +28,7 @@ impl Run {
             found.insert(*lpn, self.compare_unit(*lpn, candidates)?);
         }
         let findings = Findings::new(&candidates, &found);
+        self.tally.reached.writes_in_part += self.oracle.done_in_part(&findings);
         let torn = self.oracle.torn_steps(&findings);
         self.tally.promises_checked += self.oracle.step_count();
         if let Some(torn) = torn.into_iter().next() {

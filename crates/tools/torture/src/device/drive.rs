@@ -37,6 +37,15 @@ const INDEX_BYTES: u64 = 2048;
 /// Non-volatile memory.
 const NVM_BYTES: u64 = 448 << 10;
 
+/// Units of the cache, unless the seed asks for more.
+const CACHE_UNITS: u32 = 16;
+
+/// Units of an atomic batch.
+const ATOMIC_UNITS: u32 = 16;
+
+/// Units of the largest write that is all or nothing, by seed: none besides the unit itself, fewer than a page, as many, or more.
+const ATOMIC_WRITE_UNITS: [u32; 7] = [1, 4, 2, 1, 3, 8, 5];
+
 /// Units that a capacitor can save.
 const DUMP_UNITS: u32 = 72;
 const PAGE_BYTES: [u32; 3] = [4096, 8192, 16384];
@@ -92,6 +101,8 @@ pub struct DriveKind {
     pub medium: Medium,
     /// How the flash's operations follow each other.
     pub scheduling: FlashScheduling,
+    /// Units of the largest write that is all or nothing.
+    pub atomic_write_units: u32,
 }
 
 impl fmt::Display for DriveKind {
@@ -104,6 +115,7 @@ impl fmt::Display for DriveKind {
         write!(f, " --record-logs {logs} --indexes {indexes} --host {host}")?;
         write!(f, " --room {} --flash {}", self.room_name(), self.flash_name())?;
         write!(f, " --scheduling {}", self.scheduling_name())?;
+        write!(f, " --atomic-write-units {}", self.atomic_write_units)?;
         match self.medium {
             Medium::Memory => Ok(()),
             Medium::Image => f.write_str(" --medium image"),
@@ -194,8 +206,18 @@ impl DriveKind {
     /// the journal and for partly filled pages, so the drive must limit itself.
     fn cache_bytes(&self, seed: u64) -> u64 {
         let all_of_the_dump = self.plp == Plp::Capacitor && seed / 3 % 2 == 1;
-        let units = if all_of_the_dump { DUMP_UNITS } else { 16 };
-        u64::from(units) * UNIT_BYTES as u64
+        let units = if all_of_the_dump { DUMP_UNITS } else { CACHE_UNITS };
+        let least = if self.plp == Plp::Capacitor { 0 } else { 4 * self.atomic_write_units };
+        u64::from(units.max(least)) * UNIT_BYTES as u64
+    }
+
+    /// Units of the largest write that may be all or nothing: a quarter of the cache, which a capacitor bounds.
+    fn most_atomic_write_units(&self) -> u32 {
+        let saved = DUMP_UNITS - 16 * self.page_bytes / UNIT_BYTES as u32;
+        match self.plp {
+            Plp::Capacitor => CACHE_UNITS.min(saved) / 4,
+            Plp::None | Plp::Nvm => ATOMIC_UNITS,
+        }
     }
 
     /// Memory that keeps the metadata log: little more than the least, so that the log fills and the drive takes
@@ -243,7 +265,8 @@ impl DriveKind {
             spu: SpuProfile::default(),
             power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },
             limits: LimitsProfile {
-                atomic_units: 16,
+                atomic_units: ATOMIC_UNITS,
+                atomic_write_units: self.atomic_write_units,
                 open_transactions: 4,
                 shared_owners: 8,
                 index_dram_bytes: self.index_dram_bytes(),
@@ -276,6 +299,8 @@ pub struct DriveChoice {
     pub medium: Option<Medium>,
     /// How the flash's operations follow each other; `None` for the seed's choice.
     pub scheduling: Option<FlashScheduling>,
+    /// Units of the largest write that is all or nothing; `None` for the seed's choice. At most what the drive's cache allows.
+    pub atomic_write_units: Option<u32>,
 }
 
 impl DriveChoice {
@@ -290,6 +315,12 @@ impl DriveChoice {
                 "a page of these drives has 4096, 8192 or 16384 bytes",
             )
             .into());
+        }
+        if let Some(units) = self.atomic_write_units
+            && !(1..=ATOMIC_UNITS).contains(&units)
+        {
+            let expected = "these drives have 1 to 16";
+            return Err(InvalidSetting::new("--atomic-write-units", units, expected).into());
         }
         if self.drives(0).is_empty() {
             return Err(
@@ -331,21 +362,25 @@ impl DriveChoice {
         let medium = self.medium.unwrap_or(Medium::Memory);
         let schedulings = [FlashScheduling::Fifo, FlashScheduling::ReadFirst, FlashScheduling::Suspend];
         let scheduling = self.scheduling.unwrap_or(schedulings[(seed / 2 % 3) as usize]);
-        self.kinds()
-            .into_iter()
-            .map(|(plp, cache)| DriveKind {
-                page_bytes,
-                cache,
-                plp,
-                own_logs,
-                swaps,
-                queues,
-                full,
-                flash,
-                medium,
-                scheduling,
-            })
-            .collect()
+        let atomic_write_units = self.atomic_write_units.unwrap_or(ATOMIC_WRITE_UNITS[(seed % 7) as usize]);
+        let kind = |(plp, cache)| DriveKind {
+            page_bytes,
+            cache,
+            plp,
+            own_logs,
+            swaps,
+            queues,
+            full,
+            flash,
+            medium,
+            scheduling,
+            atomic_write_units,
+        };
+        let bounded = |kind: DriveKind| DriveKind {
+            atomic_write_units: atomic_write_units.min(kind.most_atomic_write_units()),
+            ..kind
+        };
+        self.kinds().into_iter().map(kind).map(bounded).collect()
     }
 }
 
@@ -369,6 +404,7 @@ mod tests {
                         flash: Some(Flash::Loses),
                         medium: None,
                         scheduling: Some(FlashScheduling::Suspend),
+                        atomic_write_units: Some(ATOMIC_UNITS),
                     };
                     assert_eq!(
                         choice.validate().is_ok(),

@@ -426,6 +426,7 @@ mod tests {
             flash: Flash::Sound,
             medium: Medium::Image,
             scheduling: FlashScheduling::Fifo,
+            atomic_write_units: 1,
         };
         let mut host = Host::new(&drive, 0).unwrap_or_else(|_| panic!("there is room for an image"));
         let image = host.image.as_ref().unwrap();

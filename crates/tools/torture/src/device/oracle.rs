@@ -14,6 +14,8 @@ pub(crate) struct Oracle {
     units: BTreeMap<Lpn, History>,
     /// With the time at which each is durable.
     steps: Vec<(Step<Lpn>, u64)>,
+    /// Writes that may be done in part, to count those that were.
+    loose: Vec<Step<Lpn>>,
     pub hints: Hints,
     last_order: Order,
 }
@@ -57,10 +59,27 @@ impl Oracle {
         order
     }
 
+    /// A command that may be done in part, and so shows whether a cut reaches the middle of one.
+    pub fn issue_loose(&mut self, new: &BTreeMap<Lpn, Stamp>) -> Order {
+        let order = self.issue(new, false);
+        self.loose.push(Step { members: new.keys().map(|lpn| (*lpn, order)).collect() });
+        order
+    }
+
+    /// Writes of which, judging by what was found, some units were done and others not, although they might all have been.
+    pub fn done_in_part(&self, found: &Findings) -> u64 {
+        let in_part = |step: &&Step<Lpn>| {
+            let shown = step.shown(|lpn| found.of(*lpn));
+            !shown.done && !shown.undone
+        };
+        self.loose.iter().filter(in_part).count() as u64
+    }
+
     /// The drive refused it.
     pub fn refuse(&mut self, order: Order) {
         self.units.values_mut().for_each(|unit| unit.refuse(order));
         self.steps.retain(|(step, _)| step.members.iter().all(|(_, other)| *other != order));
+        self.loose.retain(|step| step.members.iter().all(|(_, other)| *other != order));
         let units = &self.units;
         self.hints.refuse(order, |lpn, than| units.get(&lpn).and_then(|unit| unit.newer(than)));
     }
@@ -201,6 +220,7 @@ impl Oracle {
     pub fn settle(&mut self, found: &BTreeMap<Lpn, Stamp>) {
         self.units = found.iter().map(|(lpn, stamp)| (*lpn, History::holding(*stamp))).collect();
         self.steps.clear();
+        self.loose.clear();
         self.hints.clear();
     }
 

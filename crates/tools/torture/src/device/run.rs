@@ -56,6 +56,8 @@ pub(super) struct Run {
     pub flash: Flash,
     pub medium: Medium,
     pub faults: Faults,
+    /// Units of the largest write that is all or nothing.
+    pub atomic_write_units: usize,
     /// Pages that became unreadable.
     pub losses: u64,
     /// Whether something has been made durable since the last clean shutdown began: then recovery must not find that
@@ -103,6 +105,7 @@ impl Run {
             flash: drive.flash,
             medium: drive.medium,
             faults,
+            atomic_write_units: drive.atomic_write_units as usize,
             losses: 0,
             worked: true,
             cut_ns: 0,

@@ -25,6 +25,10 @@ pub struct Reached {
     pub indexes_swapped_out: u64,
     /// See `indexes_swapped_out`.
     pub indexes_swapped_in: u64,
+    /// Writes of a size that is all or nothing.
+    pub atomic_writes: u64,
+    /// Larger ones, on the same drives, of which a cut left some units and not others.
+    pub writes_in_part: u64,
 }
 
 impl Reached {
@@ -40,6 +44,8 @@ impl Reached {
             refused: 0,
             indexes_swapped_out: counted.indexes_swapped_out,
             indexes_swapped_in: counted.indexes_swapped_in,
+            atomic_writes: 0,
+            writes_in_part: 0,
         }
     }
 
@@ -53,6 +59,8 @@ impl Reached {
         self.refused += other.refused;
         self.indexes_swapped_out += other.indexes_swapped_out;
         self.indexes_swapped_in += other.indexes_swapped_in;
+        self.atomic_writes += other.atomic_writes;
+        self.writes_in_part += other.writes_in_part;
     }
 }
 

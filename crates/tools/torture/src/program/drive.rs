@@ -37,6 +37,7 @@ pub(crate) fn profile(name: &str, page_bytes: u32, seed: u64) -> Profile {
         power: PowerProfile { plp, dump_bytes },
         limits: LimitsProfile {
             atomic_units: 16,
+            atomic_write_units: 1,
             open_transactions: 4,
             shared_owners: 64,
             index_dram_bytes: None,

@@ -90,6 +90,7 @@ fn profile() -> Profile {
         power: PowerProfile { plp: Plp::None, dump_bytes: 0 },
         limits: LimitsProfile {
             atomic_units: 16,
+            atomic_write_units: 1,
             open_transactions: 4,
             shared_owners: 8,
             index_dram_bytes: None,

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use tantalum_nand::{Faults, Nand, Slot, UNIT_BYTES};
+use tantalum_nand::{FailingStep, Faults, Nand, Slot, StepFault, UNIT_BYTES};
 
 use super::super::batch::pages_by_stream;
 use super::super::*;
@@ -98,4 +98,38 @@ fn units_and_records_of_a_batch_must_fit_together() {
     };
     assert!(fits(10, &records[..1]) && fits(1, &records));
     assert!(!fits(10, &records) && !fits(10, &records[..5]));
+}
+
+/// A refused write of several pages left its first units in buffers that belonged to flash.
+#[test]
+fn units_whose_batch_was_abandoned_have_buffers_of_their_own_again() {
+    for failing_programs in [0, 1, 2] {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        let mut units = units(&mut ftl, 0);
+        for unit in &mut units {
+            unit.version = ftl.next_seq();
+        }
+        // the first programs succeed, and then none does
+        let step = StepFault { step: FailingStep::Program, after: failing_programs, lasts: true };
+        ftl.nand_mut().fail_step(Some(step));
+        assert!(matches!(ftl.write_whole(&mut units, 0), Err(FtlError::CapacityExceeded)));
+        ftl.nand_mut().fail_step(None);
+        assert!((0..6).all(|lpn| ftl.map().lookup(Lpn(lpn)).is_none()), "none is mapped");
+        for unit in &units {
+            assert!(ftl.nand().slot_holds(unit.slot, &[1; UNIT_BYTES]));
+            ftl.nand_mut().release(unit.slot);
+        }
+    }
+}
+
+/// A newer version than the one that its host knows would win over what claims the unit.
+#[test]
+fn units_that_are_written_whole_keep_their_versions() {
+    let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+    let mut units = units(&mut ftl, 0);
+    let versions: Vec<Seq> = units.iter().map(|_| ftl.next_seq()).collect();
+    units.iter_mut().zip(&versions).for_each(|(unit, version)| unit.version = *version);
+    ftl.write_whole(&mut units, 0).unwrap();
+    let is_there = |(lpn, version)| ftl.is_on_flash(Lpn(lpn), version, None);
+    assert!((0..).zip(versions).all(is_there));
 }

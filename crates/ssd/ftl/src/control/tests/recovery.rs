@@ -92,7 +92,7 @@ fn records_under_way_are_kept_for_a_dump_if_there_is_a_capacitor() {
 fn what_waited_while_a_checkpoint_was_taken_outlives_the_process() {
     let config = FtlConfig { dump_units: 16, protected_units: 4, ..CONFIG };
     let dump_blocks = Layout::plan(&GEOMETRY, &config, 0).unwrap().dump_blocks;
-    let bytes = protected_bytes(&GEOMETRY, dump_blocks, config.protected_units);
+    let bytes = protected_bytes(&GEOMETRY, dump_blocks, &config);
     for checkpoint in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("image");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rand::RngExt;
 use tantalum::{Command, FileId, Lpn, Status};
 
-use crate::device::draw::{Generator, range};
+use crate::device::draw::Generator;
 use crate::device::host::unit_of;
 use crate::device::lists::What;
 use crate::device::run::Run;
@@ -17,11 +17,11 @@ const FILES: u32 = 6;
 impl Run {
     /// Writes units and appends them to a file's list.
     pub(super) fn fs_write(&mut self, rng: &mut Generator) -> Result<(), Stop> {
-        let units = range(rng, 6);
+        let units = self.range_to_write(rng);
         let (file, offset) = (FileId(1 + rng.random_range(0..FILES)), rng.random_range(0..1000));
         let new: BTreeMap<Lpn, u64> = units.clone().map(|lpn| (Lpn(lpn), self.stamp())).collect();
         let data: Vec<u8> = new.values().flat_map(|stamp| unit_of(*stamp)).collect();
-        let order = self.oracle.issue(&new, false);
+        let order = self.issue_write(&new);
         let lpn = Lpn(units.start);
         self.lists.issue(order, What::Append { file, units, offset });
         let answer = self.host.submit(Command::FsWrite { lpn, data: &data, file, offset });
