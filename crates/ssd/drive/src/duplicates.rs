@@ -7,6 +7,7 @@
 //! - A share is as durable as the write would have been: with the next flush, or at once if the write is forced or the
 //!   drive has no cache.
 //! - What the drive refuses to share is written.
+//! - A write of the size that is all or nothing is shared as a whole in one step, or written as a whole (hazard 36).
 
 use tantalum::{Command, Completion, Device, Fills, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
 use tantalum_canaries::guard;
@@ -55,6 +56,9 @@ impl Duplicates {
         self.find(device, &write, &mut sources);
         let (found, units) = (sources.len(), write.units.len());
         assert_eq!(found, units, "sources of {found} units were looked for, and {units} are written");
+        if !is_one_step(device, &sources) {
+            sources.fill(None);
+        }
         let mut completion = Completion::default();
         for run in sources.chunk_by(|a, b| a.is_some() == b.is_some()) {
             let (mut part, rest) = write.split(run.len());
@@ -145,6 +149,14 @@ impl<'a> Write<'a> {
         let part = Write { lpn, units: first, fills: self.fills.as_deref_mut(), fua, at_ns };
         (part, (Lpn(lpn.0 + units as u32), rest))
     }
+}
+
+/// Whether a write that is shared where it has sources is as much one step as without them.
+fn is_one_step(device: &Device, sources: &[Option<Lpn>]) -> bool {
+    let limits = &device.profile().limits;
+    let is_whole = (2..=limits.atomic_write_units as usize).contains(&sources.len());
+    let in_one_share = || sources.len() <= device.limits().share_units as usize;
+    !is_whole || sources.iter().all(Option::is_some) && in_one_share()
 }
 
 /// The command that writes these units.

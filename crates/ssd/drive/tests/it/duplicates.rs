@@ -320,3 +320,22 @@ fn what_is_no_write_of_the_drive_is_refused_as_without_duplicates() {
     assert!(matches!(refused(capacity - 1, vec![0; 8192]), Err(Status::OutOfRange { .. })));
     assert!(matches!(refused(u32::MAX, vec![0; 8192]), Err(Status::OutOfRange { .. })));
 }
+
+/// A write of the size that is all or nothing was one step for the drive, and was two for its client: a part that was shared, and
+/// a part that was written.
+#[test]
+fn a_write_that_is_all_or_nothing_is_shared_as_a_whole_or_not_at_all() {
+    for (atomic_write_units, remapped) in [(1, 2), (4, 0)] {
+        let mut profile = profile();
+        profile.limits.atomic_write_units = atomic_write_units;
+        let drive = drive_of(Device::in_memory(&profile).unwrap());
+        let blocks = |numbers: [u64; 4]| numbers.into_iter().flat_map(unit).collect::<Vec<u8>>();
+        write(&drive, 100, blocks([1, 2, 3, 4]));
+        write(&drive, 200, blocks([1, 8, 3, 9]));
+        assert_eq!(drive.lock().duplicates().remapped, remapped, "two of four units are duplicates");
+        write(&drive, 300, blocks([1, 2, 3, 4]));
+        assert_eq!(drive.lock().duplicates().remapped, remapped + 4, "all of them are");
+        assert_eq!(read(&drive, 200, 4), blocks([1, 8, 3, 9]));
+        assert_eq!(read(&drive, 300, 4), blocks([1, 2, 3, 4]));
+    }
+}
