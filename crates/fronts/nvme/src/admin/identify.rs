@@ -147,9 +147,11 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.copy_formats = 1.into();
     // a flush may name all namespaces
     told.write_cache = 3 << 1 | u8::from(subsystem.has_volatile_cache());
-    // one block: writes across units are not atomic
-    told.atomic = 0.into();
-    told.atomic_power_fail = 0.into();
+    // one block, if writes across units are not atomic
+    let whole = written_whole(&device, &namespaces.blocks);
+    let blocks = if whole.boundary == 0 { whole.blocks } else { 0 };
+    told.atomic = blocks.into();
+    told.atomic_power_fail = blocks.into();
     told.vendor_io = 1;
     told.command_capsule = ((64 + ADMIN_CAPSULE_BYTES as u32) / 16).into();
     told.response_capsule = 1.into();
@@ -169,9 +171,9 @@ fn block_namespace(subsystem: &Subsystem) -> Namespace {
     // deallocated blocks read as zeros, and Write Zeroes deallocates
     told.deallocate = 1 | 1 << 3;
     let unit = (space.per_unit() - 1) as u16;
-    // blocks of one unit are written atomically, even if power fails
-    told.atomic = [unit.into(), unit.into(), 0.into()];
-    told.boundary = [unit.into(), 0.into(), unit.into()];
+    let Whole { blocks, boundary } = written_whole(&device, space);
+    told.atomic = [blocks.into(), blocks.into(), 0.into()];
+    told.boundary = [boundary.into(), 0.into(), boundary.into()];
     told.bytes[0] = (device.limits().capacity_units * UNIT_BYTES as u64).into();
     let (page, stripe) = written_best(&device, space);
     told.preferred = [page, page, unit, unit].map(Into::into);
@@ -186,6 +188,24 @@ fn block_namespace(subsystem: &Subsystem) -> Namespace {
     told.block_formats[0] =
         BlockFormat { block_bytes_log2: space.block_bytes_log2(), ..BlockFormat::default() };
     told
+}
+
+/// Blocks that are written all or not at all, even if power fails.
+struct Whole {
+    /// How many, less one.
+    blocks: u16,
+    /// They do not cross a multiple of so many blocks, less one; 0 if they may lie anywhere.
+    boundary: u16,
+}
+
+/// The blocks of one unit are written atomically. Of several units, as many as there are in these wherever the first one
+/// begins: the first and the last unit may be written in part.
+fn written_whole(device: &Device, space: &BlockSpace) -> Whole {
+    let (units, per_unit) = (device.limits().atomic_write_units, space.per_unit());
+    match units {
+        1 => Whole { blocks: (per_unit - 1) as u16, boundary: (per_unit - 1) as u16 },
+        units => Whole { blocks: ((units - 1) * per_unit) as u16, boundary: 0 },
+    }
 }
 
 /// What the flash is written with best, in blocks less one: a whole page, and a page on every plane, as far as one command

@@ -82,7 +82,60 @@ fn zero_edge(device: &mut DeviceGuard<'_>, when: When, edge: Units) -> Result<Na
 
 #[cfg(test)]
 mod tests {
+    use tantalum::{Device, Outcome, PowerLoss, Profile};
+
     use super::*;
+
+    /// A drive on which writes of five units are all or nothing, with a small cache.
+    fn drive() -> Drive {
+        let mut profile = Profile { capacity_bytes: 8 << 20, ..Profile::load("tlc-nvme").unwrap() };
+        (profile.flash.channels, profile.flash.dies_per_channel, profile.flash.planes_per_die) = (2, 1, 1);
+        profile.flash.page_bytes = 4096;
+        profile.limits.atomic_write_units = 5;
+        profile.cache.bytes = 20 * UNIT_BYTES as u64;
+        Drive::new(Device::in_memory(&profile).unwrap())
+    }
+
+    /// 33 blocks of 512 bytes touch five units wherever they begin, the first and the last of them in part. Power is cut at each
+    /// operation of the write, and of what pushes it out of the cache.
+    #[test]
+    fn a_write_of_the_size_that_is_told_is_never_torn_wherever_it_begins() {
+        let space = BlockSpace::new(512, 2048);
+        let whole = (5 - 1) * u64::from(space.per_unit()) + 1;
+        let (mut cuts, mut old, mut new) = (0, 0, 0);
+        for (begins, fua) in (80..88).flat_map(|begins| [(begins, false), (begins, true)]) {
+            let blocks = Blocks { first: begins, count: whole as u32 };
+            for operations in 1.. {
+                let drive = drive();
+                let write_blocks = |blocks: Blocks, byte: u8, fua: bool| {
+                    let data = vec![byte; blocks.count as usize * 512];
+                    let at_ns = drive.lock().time_ns();
+                    write(&drive, at_ns.into(), &space, blocks, data, Force(fua)).is_ok()
+                };
+                assert!(write_blocks(Blocks { first: 0, count: 512 }, 1, true));
+                drive.lock().cut_after(Some(operations));
+                write_blocks(blocks, 2, fua);
+                let pushed =
+                    (10..20).all(|first| write_blocks(Blocks { first: first * 80, count: 80 }, 3, false));
+                let mut device = drive.lock();
+                if pushed {
+                    break;
+                }
+                device.power_on(&mut PowerLoss::all(Outcome::Completed)).unwrap();
+                let mut data = vec![0; 16 * UNIT_BYTES];
+                let at_ns = device.time_ns();
+                device.issue(Command::Read { lpn: Lpn(8), data: &mut data }, at_ns).unwrap();
+                let within = (begins as usize - 64) * 512..(begins as usize - 64 + whole as usize) * 512;
+                assert!(data[..within.start].iter().chain(&data[within.end..]).all(|byte| *byte == 1));
+                let found = &data[within];
+                assert!(found.iter().all(|byte| *byte == found[0]), "{blocks:?}, fua {fua}, {operations}");
+                cuts += 1;
+                old += u32::from(found[0] == 1);
+                new += u32::from(found[0] == 2);
+            }
+        }
+        assert!(cuts > 100 && old > 20 && new > 20, "{cuts} cuts, {old} old, {new} new");
+    }
 
     #[test]
     fn edges_are_the_units_that_are_not_whole() {

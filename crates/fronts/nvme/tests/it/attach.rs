@@ -76,6 +76,33 @@ fn a_host_learns_what_there_is() {
     assert_eq!(none.code, Failure::INVALID_NAMESPACE.code());
 }
 
+/// For each size that the drive writes whole, in units, and each block size: what the controller tells, what the namespace
+/// tells, in blocks less one, and its boundary.
+#[test]
+fn a_host_learns_up_to_which_size_a_write_is_all_or_nothing() {
+    for (units, block_bytes, of_controller, of_namespace, boundary) in [
+        (1, 4096, 0, 0, 0),
+        (1, 512, 0, 7, 7),
+        (4, 4096, 3, 3, 0),
+        (64, 4096, 63, 63, 0),
+        (5, 512, 32, 32, 0),
+    ] {
+        let mut profile = small();
+        profile.limits.atomic_write_units = units;
+        let device = Device::in_memory(&profile).unwrap();
+        let server = serve(subsystem_on(device, block_bytes, Pacing::None));
+        let mut host = attach(&server, Options::default());
+        let controller = Controller::read_from_bytes(&identify(&mut host, cns::CONTROLLER, 0)).unwrap();
+        let told = [controller.atomic, controller.atomic_power_fail].map(|blocks| blocks.get());
+        assert_eq!(told, [of_controller; 2], "{units} units");
+        let namespace = Namespace::read_from_bytes(&identify(&mut host, cns::NAMESPACE, 1)).unwrap();
+        let told = namespace.atomic.map(|blocks| blocks.get());
+        assert_eq!(told, [of_namespace, of_namespace, 0], "{units} units");
+        assert_eq!(namespace.boundary.map(|blocks| blocks.get()), [boundary, 0, boundary], "{units} units");
+        assert_eq!(namespace.features & 1 << 1, 1 << 1, "the namespace's fields are valid");
+    }
+}
+
 #[test]
 fn discovery_tells_where_the_subsystem_is() {
     let server = serve(subsystem(4096));
