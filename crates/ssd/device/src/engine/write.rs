@@ -273,7 +273,8 @@ impl Engine {
     #[inline]
     fn take_in(&mut self, unit: &HostUnit, data: &[u8], is_filled: bool) -> Result<(), Status> {
         let ftl = &mut self.ftl;
-        let kept = if is_filled { ftl.protect(unit, data) } else { ftl.keep(unit, data) };
+        let kept =
+            if is_filled { ftl.protect(std::slice::from_ref(unit), data) } else { ftl.keep(unit, data) };
         kept.map_err(|error| {
             ftl.nand_mut().release(unit.slot);
             error.into()
@@ -303,7 +304,7 @@ impl Engine {
                 return Err(error);
             }
         }
-        self.ftl.protect_at_once(entering, data).map_err(|error| {
+        self.ftl.protect(entering, data).map_err(|error| {
             release_all(&mut self.ftl, entering);
             error.into()
         })
@@ -504,5 +505,24 @@ mod tests {
             let _ = engine.ftl.flush_journal(at_ns);
         }
         assert!(refused > 0, "the journal had room");
+    }
+
+    /// Each write overlaps the one before, as at the end of a log. A group leaves in one batch, and a batch has a limit.
+    #[test]
+    fn a_chain_of_overlapping_writes_leaves_before_it_is_larger_than_a_batch() {
+        let mut profile = Profile { capacity_bytes: 4 << 20, ..Profile::load("tlc-nvme").unwrap() };
+        (profile.limits.atomic_write_units, profile.limits.atomic_units) = (4, 8);
+        let mut device = Device::in_memory(&profile).unwrap();
+        let at_ns = device.time_ns();
+        let engine = device.engine_mut().unwrap();
+        let (mut largest, mut alone) = (0, 0);
+        for first in (0..90).step_by(3) {
+            engine.write(Lpn(first), &[7; 4 * UNIT_BYTES], false, None, &mut Inside, at_ns).unwrap();
+            let group = engine.cache.joined_units(first..first + 4);
+            assert!(group <= 8, "a group of {group} units waits");
+            largest = largest.max(group);
+            alone += u32::from(group == 4);
+        }
+        assert!(largest == 7 && alone > 5, "the largest has {largest} units, {alone} began a new group");
     }
 }

@@ -277,17 +277,12 @@ impl Parts {
     #[inline(never)]
     pub fn keep(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
         self.nand.fill(unit.slot, data)?;
-        self.protect(unit, data)
+        self.protect(std::slice::from_ref(unit), data)
     }
 
-    /// As `Ftl::keep`, for a unit whose buffer already holds `data`.
+    /// As `Ftl::keep`, for units whose buffers already hold `data`: they outlive the process all or not at all.
     #[inline]
-    pub fn protect(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
-        self.log.unit_waits(&mut self.nand, unit, data)
-    }
-
-    /// As [`Ftl::protect`], for units that are about to wait together: they outlive the process all or not at all.
-    pub fn protect_at_once(&mut self, units: &[HostUnit], data: &[u8]) -> Result<(), FtlError> {
+    pub fn protect(&mut self, units: &[HostUnit], data: &[u8]) -> Result<(), FtlError> {
         self.log.units_wait(&mut self.nand, units, data)
     }
 

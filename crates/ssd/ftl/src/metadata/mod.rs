@@ -672,19 +672,11 @@ impl MetadataLog {
         }
     }
 
-    /// A unit with these data enters the cache.
-    #[inline]
-    pub fn unit_waits(&mut self, nand: &mut Nand, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
-        match &mut self.protected {
-            Some(protected) => protected.cached(nand, unit, data),
-            None => Ok(()),
-        }
-    }
-
     /// Units with these data enter the cache in one step.
+    #[inline]
     pub fn units_wait(&mut self, nand: &mut Nand, units: &[HostUnit], data: &[u8]) -> Result<(), FtlError> {
         match &mut self.protected {
-            Some(protected) => protected.cached_at_once(nand, units, data),
+            Some(protected) => protected.cached(nand, units, data),
             None => Ok(()),
         }
     }

@@ -108,27 +108,18 @@ impl Protected {
         Ok(nand.write_protected(0, self.header.as_bytes())?)
     }
 
-    /// A unit enters the cache.
-    pub fn cached(&mut self, nand: &mut Nand, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
-        let index = self.store(nand, unit, data, 0)?;
-        self.enters(nand, unit.lpn, index)
-    }
-
     /// Units enter the cache in one step: a process killed before it is over leaves none of them.
-    pub fn cached_at_once(
-        &mut self,
-        nand: &mut Nand,
-        units: &[HostUnit],
-        data: &[u8],
-    ) -> Result<(), FtlError> {
-        let entry = self.header.entries.get() + 1;
+    pub fn cached(&mut self, nand: &mut Nand, units: &[HostUnit], data: &[u8]) -> Result<(), FtlError> {
+        let entry = if units.len() > 1 { self.header.entries.get() + 1 } else { 0 };
         self.entering.clear();
         for (unit, data) in units.iter().zip(data.chunks(UNIT_BYTES)) {
             let index = self.store(nand, unit, data, entry)?;
             self.entering.push(index);
         }
-        self.header.entries = entry.into();
-        self.write_header(nand)?;
+        if entry > 0 {
+            self.header.entries = entry.into();
+            self.write_header(nand)?;
+        }
         for (place, unit) in units.iter().enumerate() {
             self.enters(nand, unit.lpn, self.entering[place])?;
         }

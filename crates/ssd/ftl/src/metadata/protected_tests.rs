@@ -42,7 +42,7 @@ fn cache(nand: &mut Nand, protected: &mut Protected, lpn: u32, version: u64) {
     let data = [lpn as u8; UNIT_BYTES];
     let (slot, version) = (nand.stage(&data).unwrap(), Seq(version));
     let unit = HostUnit { slot, lpn: Lpn(lpn), version, metadata: [0; 24], hint: None };
-    protected.cached(nand, &unit, &data).unwrap();
+    protected.cached(nand, &[unit], &data).unwrap();
     nand.release(slot);
 }
 
@@ -162,11 +162,11 @@ fn units_that_enter_in_one_step_are_left_all_or_not_at_all() {
         let (_folder, mut nand, mut protected, places) = medium_on(&host, &[BlockId(0)], &AT_ONCE);
         cache(&mut nand, &mut protected, 6, 5);
         let (first, data) = units(&mut nand, 5, &[1, 2, 3], 7);
-        protected.cached_at_once(&mut nand, &first, &data).unwrap();
+        protected.cached(&mut nand, &first, &data).unwrap();
         assert_eq!(bytes_left(&nand, &places), [(5, 7, 1), (6, 7, 2), (7, 7, 3)]);
         let (second, data) = units(&mut nand, 6, &[8, 9], 9);
         host.life.end_after(Some(kills));
-        let entered = protected.cached_at_once(&mut nand, &second, &data);
+        let entered = protected.cached(&mut nand, &second, &data);
         let mut left = bytes_left(&nand, &places);
         // of a unit that is there twice the greater version counts
         left.dedup_by(|next, before| {
@@ -194,7 +194,7 @@ fn damage_to_what_entered_in_one_step_is_noticed_at_each_byte() {
     let (_folder, mut nand, mut protected, places) =
         medium_on(&TestHost::new(Mapping::Allowed, 0), &[BlockId(0)], &AT_ONCE);
     let (entering, data) = units(&mut nand, 5, &[1, 2], 7);
-    protected.cached_at_once(&mut nand, &entering, &data).unwrap();
+    protected.cached(&mut nand, &entering, &data).unwrap();
     let unit = places.head(protected.unit_of[&Stored::Cached(Lpn(5))]);
     for at in [(0, size_of::<Header>()), (unit, size_of::<UnitHead>())]
         .iter()

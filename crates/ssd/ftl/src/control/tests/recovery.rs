@@ -100,7 +100,7 @@ fn what_waited_while_a_checkpoint_was_taken_outlives_the_process() {
         let mut ftl = Ftl::format(nand, config).unwrap();
         let (data, slot) = ([7; UNIT_BYTES], ftl.nand.stage(&[7; UNIT_BYTES]).unwrap());
         let (lpn, version, metadata) = (Lpn(1), ftl.next_seq(), [0; 24]);
-        ftl.protect(&HostUnit { slot, lpn, version, metadata, hint: None }, &data).unwrap();
+        ftl.protect(&[HostUnit { slot, lpn, version, metadata, hint: None }], &data).unwrap();
         if checkpoint {
             let taken_ns = ftl.take_checkpoint(0, false).unwrap();
             ftl.nand.advance(taken_ns);
