@@ -109,12 +109,15 @@ fn units_whose_batch_was_abandoned_have_buffers_of_their_own_again() {
         for unit in &mut units {
             unit.version = ftl.next_seq();
         }
+        let before: Vec<Slot> = units.iter().map(|unit| unit.slot).collect();
         // the first programs succeed, and then none does
         let step = StepFault { step: FailingStep::Program, after: failing_programs, lasts: true };
         ftl.nand_mut().fail_step(Some(step));
         assert!(matches!(ftl.write_whole(&mut units, 0), Err(FtlError::CapacityExceeded)));
         ftl.nand_mut().fail_step(None);
         assert!((0..6).all(|lpn| ftl.map().lookup(Lpn(lpn)).is_none()), "none is mapped");
+        let moved = units.iter().zip(before).filter(|(unit, before)| unit.slot != *before).count();
+        assert_eq!(moved as u64, 2 * failing_programs, "two units a page");
         for unit in &units {
             assert!(ftl.nand().slot_holds(unit.slot, &[1; UNIT_BYTES]));
             ftl.nand_mut().release(unit.slot);
