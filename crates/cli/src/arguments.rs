@@ -258,6 +258,10 @@ pub struct CreateOptions {
     #[arg(long, value_name = "SIZE")]
     pub index_dram: Option<Size>,
 
+    /// Up to which size a write is all or nothing, wherever it lies: 4KiB to 256KiB [default: the profile's]
+    #[arg(long, value_name = "SIZE")]
+    pub atomic_write: Option<Size>,
+
     /// Age the drive: create a volume with a file of other data, and overwrite it at random until garbage collection is
     /// steady. A new drive has no garbage to collect, which flatters write-heavy programs
     #[arg(long)]

@@ -11,7 +11,7 @@ use tantalum_volume::{FileId, MetadataChange, Volume};
 use tantalum_workloads::ageing::{Ageing, age, age_leaving, fill_leaving};
 
 use crate::arguments::CreateOptions;
-use crate::drive::{check, created, note_small_fill};
+use crate::drive::{check, created, note_small_fill, promise_atomic_writes};
 use crate::failure::Failure;
 use crate::{baseline, interrupt, output};
 
@@ -25,6 +25,7 @@ pub fn run(options: &CreateOptions) -> Result<(), Failure> {
         profile.limits.index_dram_bytes = Some(bytes);
         check(&profile, "--index-dram")?;
     }
+    promise_atomic_writes(&mut profile, options.atomic_write)?;
     let path = &options.image;
     let device = created(path, &profile)?;
     let use_so_far = if options.aged || options.fill.is_some() {

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use clap::Args;
-use tantalum::{Access, Device, DeviceError, Effective, FormatError, MediumError, Profile, Size, Status};
+use tantalum::{
+    Access, Device, DeviceError, Effective, FormatError, InvalidField, MediumError, Profile, Size, Status,
+    UNIT_BYTES,
+};
 use tantalum_control::Control;
 use tantalum_ftl::LayoutError;
 use tantalum_report::table;
@@ -66,12 +69,20 @@ pub struct ImageOptions {
     /// Its logical capacity, such as 512M, 1GiB or 1TiB [default: the profile's]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
+
+    /// Up to which size its writes are all or nothing, wherever they lie: 4KiB to 256KiB [default: the profile's]
+    #[arg(long, value_name = "SIZE")]
+    atomic_write: Option<Size>,
 }
 
 impl ImageOptions {
     /// Refuses options of a new drive for one that exists.
     pub fn check(&self) -> Result<(), Failure> {
-        let options = [("--profile", self.profile.is_some()), ("--capacity", self.capacity.is_some())];
+        let options = [
+            ("--profile", self.profile.is_some()),
+            ("--capacity", self.capacity.is_some()),
+            ("--atomic-write", self.atomic_write.is_some()),
+        ];
         match options.into_iter().find(|(_, is_given)| *is_given && !self.create) {
             Some((option, _)) => Err(Failure::OptionOfNewDrives { option }),
             None => Ok(()),
@@ -93,7 +104,8 @@ impl ImageOptions {
             return opened_as(path, access);
         }
         let profile = self.profile.clone().unwrap_or_else(|| "tlc-nvme".to_owned());
-        let profile = ProfileOptions { profile, capacity: self.capacity }.load(None, None)?;
+        let mut profile = ProfileOptions { profile, capacity: self.capacity }.load(None, None)?;
+        promise_atomic_writes(&mut profile, self.atomic_write)?;
         if path.exists() {
             return Err(Failure::CreateOfExisting { path: path.to_path_buf(), verb });
         }
@@ -159,6 +171,22 @@ pub fn created(path: &Path, profile: &Profile) -> Result<Device, Failure> {
     baseline::forget(path);
     note_rounding(profile);
     Ok(device)
+}
+
+/// Changes up to which size writes are all or nothing, if `--atomic-write` says so.
+pub fn promise_atomic_writes(profile: &mut Profile, size: Option<Size>) -> Result<(), Failure> {
+    let Some(Size(bytes)) = size else { return Ok(()) };
+    let unit = UNIT_BYTES as u64;
+    profile.limits.atomic_write_units = match u32::try_from(bytes / unit) {
+        Ok(units) if bytes.is_multiple_of(unit) => units,
+        _ => {
+            let (field, expected) =
+                ("limits.atomic_write_units", "it must be whole units of 4 KiB".to_owned());
+            let invalid = InvalidField { field, value: format!("{bytes} bytes"), expected };
+            return Err(Failure::Override { option: "--atomic-write", invalid });
+        }
+    };
+    check(profile, "--atomic-write")
 }
 
 /// Checks a profile that an option has changed.

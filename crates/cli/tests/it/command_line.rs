@@ -70,7 +70,7 @@ fn malformed_profile_names_file_line_and_field() {
 #[test]
 fn impossible_capacity_and_over_provisioning_say_what_would_be_right() {
     let dir = TempDir::new().unwrap();
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 9] = [
         (
             &["create", "d.tant", "--capacity", "0"],
             "--capacity: capacity_bytes is 0: it must be a multiple of 4 KiB",
@@ -81,6 +81,14 @@ fn impossible_capacity_and_over_provisioning_say_what_would_be_right() {
         (
             &["create", "d.tant", "--over-provisioning-percent", "-3"],
             "--over-provisioning-percent: over_provisioning_percent is -3: it must be above 0 and at most 400",
+        ),
+        (
+            &["create", "d.tant", "--atomic-write", "6KiB"],
+            "--atomic-write: limits.atomic_write_units is 6144 bytes: it must be whole units of 4 KiB",
+        ),
+        (
+            &["create", "d.tant", "--atomic-write", "512KiB"],
+            "--atomic-write: limits.atomic_write_units is 128: it must be at most 64",
         ),
         (
             &["create", "d.tant", "--index-dram", "0"],
@@ -99,7 +107,8 @@ fn impossible_capacity_and_over_provisioning_say_what_would_be_right() {
 fn a_created_image_tells_what_it_is() {
     let dir = TempDir::new().unwrap();
     let drive = ["--profile", "femu-2021", "--capacity", "64MiB", "--over-provisioning-percent", "28"];
-    let create = [&["create", "d.tant", "--index-dram", "1MiB"][..], &drive].concat();
+    let limits = ["--index-dram", "1MiB", "--atomic-write", "16KiB"];
+    let create = [&["create", "d.tant"][..], &limits, &drive].concat();
     assert_eq!(
         printed(tantalum(dir.path(), &create)),
         "d.tant: femu-2021, 64 MiB with 28 % over-provisioning\n"
@@ -113,6 +122,7 @@ fn a_created_image_tells_what_it_is() {
         assert_eq!(info["profile"]["name"], "femu-2021");
         assert_eq!(info["capacity_units"], 16384);
         assert_eq!(info["profile"]["limits"]["index_dram_bytes"], 1 << 20);
+        assert_eq!(info["profile"]["limits"]["atomic_write_units"], 4);
         assert_eq!(info["namespaces"], serde_json::json!([]));
         assert!(text.contains("of 0 namespaces: 0 bytes in DRAM, 0 on flash only; DRAM for 1 MiB"), "{text}");
     }
