@@ -1,7 +1,7 @@
 //! A machine that is lost while a process commits leaves every commit that returned, and none in part.
 //!
 //! A process that commits from several threads is traced: what it writes to the image, when it syncs, which commits
-//! returned. A simulated disk then keeps what was synced, and of everything else any version of any sector. What is left
+//! returned. A simulated disk then keeps what was synced, and of everything else any version of any sector; holes are zeros. What is left
 //! is opened, checked, and becomes the image of the next process, so that machines are also lost while a log is read. Or
 //! the process is only killed: then the next one finds everything written, though the disk may not have it. `SEED=17`
 //! runs one seed, `SEEDS=50` seeds 0 to 49; every other one has a drive with a capacitor, as a store's own is.
@@ -197,6 +197,8 @@ struct Seen {
     replays: u32,
     kills: u32,
     blocks_erased: u64,
+    /// Pieces of the image that went back to the host.
+    holes: usize,
 }
 
 /// An image on a disk, and its expected contents.
@@ -290,6 +292,7 @@ impl Machine {
         let replays = events.iter().filter(|event| ends_replay(event)).count() as u32;
         seen.restarts += restarts.len() as u32 - 1 - replays;
         seen.replays += replays;
+        seen.holes += events.iter().filter(|event| matches!(event, Event::Hole { .. })).count();
         // just before, in and after each
         cuts.extend(restarts.iter().flat_map(|&place| [place.max(1) - 1, place + 1, place + 2]));
         cuts.sort_unstable();
@@ -299,6 +302,7 @@ impl Machine {
     fn replay(&mut self, event: &Event) {
         match event {
             Event::Write { at, data } => self.disk.write(*at, data),
+            Event::Hole { at, bytes } => self.disk.write(*at, &vec![0; *bytes as usize]),
             Event::Sync if self.honours_syncs => self.disk.sync(),
             Event::Sync => {}
             Event::Mark(mark) => {
@@ -364,6 +368,7 @@ fn what_was_acknowledged_before_the_machine_was_lost_is_there_and_nothing_is_hal
     println!("{seen:?}");
     assert!(seen.unacknowledged_there > 0 && seen.replays > 0 && seen.kills > 0, "{seen:?}");
     assert!(seen.blocks_erased > 10, "garbage is collected: {seen:?}");
+    assert!(seen.holes > 10, "space goes back: {seen:?}");
     assert!(seen.restarts > 2, "the log is used up and begins anew: {seen:?}");
 }
 

@@ -17,8 +17,16 @@ type Sector = [u8; SECTOR as usize];
 
 /// What a process did.
 pub enum Event {
-    Write { at: u64, data: Vec<u8> },
+    Write {
+        at: u64,
+        data: Vec<u8>,
+    },
     Sync,
+    /// Space that went back to the host: to the disk this is as if zeros were written.
+    Hole {
+        at: u64,
+        bytes: u64,
+    },
     Mark(Vec<u8>),
 }
 
@@ -35,6 +43,7 @@ pub fn events(trace: &Path) -> Vec<Event> {
         events.push(match what {
             1 => Event::Write { at, data },
             2 => Event::Sync,
+            4 => Event::Hole { at, bytes: u64::from_le_bytes(data.try_into().unwrap()) },
             _ => Event::Mark(data),
         });
     }

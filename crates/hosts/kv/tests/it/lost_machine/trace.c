@@ -12,15 +12,17 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { WRITE = 1, SYNC = 2, MARK = 3 };
+enum { WRITE = 1, SYNC = 2, MARK = 3, HOLE = 4 };
 
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 static int trace = -1;
 static const char *image;
 static ssize_t (*real_pwrite)(int, const void *, size_t, off64_t);
+static int (*real_fallocate)(int, int, off64_t, off64_t);
 
 __attribute__((constructor)) static void begin(void) {
     real_pwrite = dlsym(RTLD_NEXT, "pwrite64");
+    real_fallocate = dlsym(RTLD_NEXT, "fallocate64");
     image = getenv("IMAGE");
     trace = open(getenv("TRACE"), O_WRONLY | O_CREAT | O_APPEND, 0600);
 }
@@ -63,6 +65,23 @@ ssize_t pwrite64(int file, const void *data, size_t bytes, off64_t at) {
 
 ssize_t pwrite(int file, const void *data, size_t bytes, off_t at) {
     return pwrite64(file, data, bytes, at);
+}
+
+/* The note of a hole has its length as its bytes. */
+int fallocate64(int file, int mode, off64_t at, off64_t bytes) {
+    pthread_mutex_lock(&order);
+    int failed = real_fallocate(file, mode, at, bytes);
+    int error = errno;
+    uint64_t length = bytes;
+    if (!failed && (mode & FALLOC_FL_PUNCH_HOLE) && kind(file) == WRITE)
+        note(HOLE, at, sizeof length, &length);
+    pthread_mutex_unlock(&order);
+    errno = error;
+    return failed;
+}
+
+int fallocate(int file, int mode, off_t at, off_t bytes) {
+    return fallocate64(file, mode, at, bytes);
 }
 
 /* Stores to mapped memory would not be seen. An image is mapped only where its file system is known. */
