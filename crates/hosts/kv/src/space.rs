@@ -17,7 +17,7 @@ const LEAST_UNITS: u64 = 1024;
 const BETWEEN_COMMITS: Step = Step { blocks: 2, holes: 16 };
 
 /// What is done at once while others wait only for that.
-const AT_ONCE: Step = Step { blocks: 16, holes: 256 };
+const AT_ONCE: Step = Step { blocks: 16, holes: 1024 };
 
 /// Nothing that nobody needs stays.
 const NONE: Slack = Slack { garbage_percent: 0, units: 0 };
@@ -52,13 +52,27 @@ pub(crate) fn finish_compacting(device: &mut Device) -> Result<(), Status> {
 }
 
 fn finish(device: &mut Device, slack: Slack) -> Result<(), Status> {
-    while at_once(device, slack)?.has_more {}
+    all_at_once(device, slack)?;
     // the erases are over when the next step begins
     if at_once(device, slack)?.waits {
         device.sync_in_place()?;
-        while at_once(device, slack)?.has_more {}
+        all_at_once(device, slack)?;
     }
     Ok(())
+}
+
+fn all_at_once(device: &mut Device, slack: Slack) -> Result<(), Status> {
+    for _ in 0..most_steps(device) {
+        if !at_once(device, slack)?.has_more {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// So many steps empty and erase each block of the drive twice: more of them come to no end, because others write meanwhile.
+pub(crate) fn most_steps(device: &Device) -> u32 {
+    2 * device.profile().geometry().expect("the drive has one").blocks().div_ceil(AT_ONCE.blocks)
 }
 
 fn at_once(device: &mut Device, slack: Slack) -> Result<GivenBack, Status> {

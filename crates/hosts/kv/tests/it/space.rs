@@ -3,7 +3,9 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use tantalum::{Access, Device, Mapping, TestHost};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tantalum::{Access, Device, Faults, Mapping, TestHost};
 use tantalum_kv::{Namespace, Options, Store, Sync};
 
 const RECORDS: u32 = 20_000;
@@ -166,4 +168,43 @@ fn a_lost_machine_leaves_every_commit_whatever_went_back() {
             host.faults.lose_machine(&path).unwrap();
         }
     }
+}
+
+/// Dead units in failed blocks were garbage that could be collected for ever: compacting a store on a drive of which programs and
+/// erases fail wore the drive out, by tens of thousands of erases.
+#[test]
+fn a_drive_with_failed_blocks_is_not_worn_out() {
+    let mut compacted = 0;
+    for seed in 0..8 {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::options().capacity_bytes(64 << 20).open(folder.path().join("app.tant")).unwrap();
+        let namespace = store.namespace("all").unwrap();
+        let faults = Faults { seed, program_failure_ppm: 2000, erase_failure_ppm: 4000, ..Faults::default() };
+        let blocks =
+            store.with_drive(|device| device.set_faults(faults).map(|()| device.profile().geometry()));
+        let blocks = u64::from(blocks.unwrap().unwrap().unwrap().blocks());
+        for step in 0..200 {
+            let keys: Vec<u32> =
+                (0..random.random_range(1..600)).map(|_| random.random_range(0..8600)).collect();
+            let is_delete = random.random_range(0..4) == 0;
+            let done = store.transact(|tx| {
+                keys.iter().try_for_each(|number| match is_delete {
+                    true => tx.delete(namespace, key(*number)).map(drop),
+                    false => tx.put(namespace, key(*number), vec![7; 100 + *number as usize % 400]),
+                })
+            });
+            let erased = || store.with_drive(|device| device.counters().blocks_erased);
+            let Ok(before) = done.and_then(|()| erased()) else { break };
+            if step % 7 == 0 {
+                if store.compact().is_err() {
+                    break;
+                }
+                let erased = erased().unwrap() - before;
+                assert!(erased <= blocks / 4, "seed {seed}, step {step}: {erased} erases of {blocks} blocks");
+                compacted += 1;
+            }
+        }
+    }
+    assert!(compacted > 20, "{compacted}");
 }

@@ -503,13 +503,13 @@ mod tests {
         assert_eq!((cache.len(), cache.has_hinted()), (0, false));
     }
 
-    /// A cache with units of one byte each, of which these ranges are groups.
-    fn with_groups(nand: &mut Nand, waiting: &[u32], groups: &[Range<u32>]) -> Cache {
+    /// A cache with units of one byte each, of which these are groups: the first unit of each, and the one after the last.
+    fn with_groups(nand: &mut Nand, waiting: &[u32], groups: &[(u32, u32)]) -> Cache {
         let mut cache = Cache::new(64);
         for lpn in waiting {
             cache.insert(&unit(nand, *lpn));
         }
-        groups.iter().for_each(|group| cache.join(group.clone()));
+        groups.iter().for_each(|(first, end)| cache.join(*first..*end));
         cache
     }
 
@@ -529,7 +529,7 @@ mod tests {
     #[test]
     fn units_of_a_group_leave_together_and_others_fill_the_page() {
         let mut nand = nand();
-        let mut cache = with_groups(&mut nand, &[1, 2, 3, 9, 20, 21], &[1..4, 20..22]);
+        let mut cache = with_groups(&mut nand, &[1, 2, 3, 9, 20, 21], &[(1, 4), (20, 22)]);
         assert!(cache.has_groups() && cache.is_grouped(Lpn(3)) && !cache.is_grouped(Lpn(9)));
         assert_eq!(leave(&mut cache, 4), [vec![1, 2, 3, 9], vec![20, 21]]);
         assert!(!cache.has_groups());
@@ -538,9 +538,9 @@ mod tests {
     #[test]
     fn a_group_larger_than_a_page_takes_several_and_fills_the_last() {
         let mut nand = nand();
-        let mut cache = with_groups(&mut nand, &[1, 2, 3, 4, 5, 8, 9, 20], &[1..6, 8..10]);
+        let mut cache = with_groups(&mut nand, &[1, 2, 3, 4, 5, 8, 9, 20], &[(1, 6), (8, 10)]);
         assert_eq!(leave(&mut cache, 4), [[1, 2, 3, 4, 5, 8, 9, 20]]);
-        let mut cache = with_groups(&mut nand, &[20, 1, 2, 3], &[1..4]);
+        let mut cache = with_groups(&mut nand, &[20, 1, 2, 3], &[(1, 4)]);
         assert_eq!(leave(&mut cache, 2), [[20, 1, 2, 3]], "they fill two pages together");
     }
 
@@ -549,7 +549,7 @@ mod tests {
     fn groups_that_leave_a_gap_leave_together() {
         let mut nand = nand();
         let lpns: Vec<u32> = (0..18).collect();
-        let groups: Vec<Range<u32>> = (0..18).step_by(3).map(|first| first..first + 3).collect();
+        let groups: Vec<(u32, u32)> = (0..18).step_by(3).map(|first| (first, first + 3)).collect();
         let mut cache = with_groups(&mut nand, &lpns, &groups);
         let sizes: Vec<usize> = leave(&mut cache, 4).iter().map(Vec::len).collect();
         assert_eq!(sizes, [12, 6]);
@@ -568,10 +568,10 @@ mod tests {
             end: true,
             home: None,
         };
-        let mut cache = with_groups(&mut nand, &[1, 2, 3, 4, 5, 6], &[1..4, 4..7]);
+        let mut cache = with_groups(&mut nand, &[1, 2, 3, 4, 5, 6], &[(1, 4), (4, 7)]);
         cache.insert(&HostUnit { hint: Some(hint), ..unit(&mut nand, 9) });
         assert_eq!(leave(&mut cache, 2), [vec![1, 2, 3, 4, 5, 6], vec![9]]);
-        let mut cache = with_groups(&mut nand, &[1, 2, 3], &[1..4]);
+        let mut cache = with_groups(&mut nand, &[1, 2, 3], &[(1, 4)]);
         cache.insert(&HostUnit { hint: Some(hint), ..unit(&mut nand, 9) });
         assert_eq!(leave(&mut cache, 4), [[1, 2, 3, 9]]);
     }
@@ -579,7 +579,7 @@ mod tests {
     #[test]
     fn what_overlaps_a_group_joins_it() {
         let mut nand = nand();
-        let mut cache = with_groups(&mut nand, &[1, 2, 3, 4, 6, 7, 8], &[1..4, 6..9]);
+        let mut cache = with_groups(&mut nand, &[1, 2, 3, 4, 6, 7, 8], &[(1, 4), (6, 9)]);
         assert_eq!(cache.joined_units(3..5), 4, "two others of the first group");
         assert_eq!(cache.joined_units(2..8), 8, "and one of the second");
         assert_eq!(cache.joined_units(9..11), 2);

@@ -61,7 +61,7 @@ impl Ftl {
         // what is free already is not collected for
         self.erase_stale(blocks, at_ns)?;
         if !self.space.has_stale() && self.has_much_garbage(slack) {
-            self.collect_together(blocks, |ftl| Ok(!ftl.has_much_garbage(slack)), at_ns)?;
+            self.collect_emptiest(blocks, slack, at_ns)?;
             self.erase_stale(blocks, at_ns)?;
         }
         let is_tidy = !self.space.has_stale() && !self.has_much_garbage(slack);
@@ -73,8 +73,26 @@ impl Ftl {
         Ok((at_ns.max(done_ns), GivenBack { has_more: !is_tidy || has_more_holes, waits }))
     }
 
-    /// Whether a block should be emptied: nothing in it is in use, or there is more garbage than may stay, and room for copies.
+    /// Empties at most this many of the blocks with the fewest units in use, whatever policy chooses victims otherwise: the more of a
+    /// victim is in use, the less space goes back.
+    fn collect_emptiest(&mut self, blocks: u32, slack: Slack, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let mut collection = self.begin_collection(at_ns);
+        for _ in 0..blocks {
+            if !self.has_much_garbage(slack) {
+                break;
+            }
+            let Some(victim) = self.map.fewest_valid() else { break };
+            self.collect_into(&mut collection, victim, at_ns)?;
+        }
+        self.finish_collection(collection, at_ns)
+    }
+
+    /// Whether a block should be emptied: nothing in it is in use, or there is more garbage than may stay, and room for copies. Once a
+    /// block has failed, there never is: what failed blocks hold takes space whatever is moved, and each program may cost another.
     fn has_much_garbage(&mut self, slack: Slack) -> bool {
+        if self.space.has_failed() {
+            return false;
+        }
         let units_per_block = self.geometry.units_per_block();
         let Some(victim) = self.map.fewest_valid() else { return false };
         match self.map.valid(victim) {

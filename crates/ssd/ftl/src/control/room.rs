@@ -171,7 +171,7 @@ impl Ftl {
 
     /// Collects up to this many victims, until there is enough. What they hold is packed together: moved by itself, a victim with
     /// less garbage than a page frees nothing. Returns how many more may be tried; 0 if there is no other.
-    pub(super) fn collect_together(
+    fn collect_together(
         &mut self,
         victims: u32,
         is_enough: impl Fn(&mut Ftl) -> Result<bool, FtlError>,

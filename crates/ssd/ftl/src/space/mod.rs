@@ -513,6 +513,11 @@ impl Space {
         Ok(was_good)
     }
 
+    /// Whether a block has failed.
+    pub fn has_failed(&self) -> bool {
+        self.good_blocks < self.geometry.blocks() || !self.failing.is_empty()
+    }
+
     /// Units of a block are lost.
     pub fn note_loss_in(&mut self, block: BlockId) {
         self.newest_loss = self.newest_loss.max(self.blocks.last_step(block));
