@@ -3,11 +3,13 @@
 //!
 //! `cargo run --release -p tantalum-kv --example ordered_threads -- [SECONDS [WORK]]`
 
+mod threads;
+
 use std::error::Error;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::time::ClockId;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, Profile};
@@ -106,28 +108,13 @@ fn filled() -> Result<Filled, Failure> {
 
 /// Time that processors worked for this process, in seconds.
 fn processor_seconds() -> Result<f64, Failure> {
-    let text = std::fs::read_to_string("/proc/self/stat")?;
-    let fields = text.rsplit(')').next().into_iter().flat_map(str::split_whitespace);
-    let ticks: Result<Vec<f64>, _> = fields.skip(11).take(2).map(str::parse).collect();
-    Ok(ticks?.iter().sum::<f64>() / 100.0)
+    Ok(Duration::from(ClockId::CLOCK_PROCESS_CPUTIME_ID.now()?).as_secs_f64())
 }
 
 /// Operations per second of all threads, and microseconds of processors for each.
 fn rate(filled: &Filled, work: Work, threads: u64, time: Duration) -> Result<(f64, f64), Failure> {
-    let begin = Barrier::new(threads as usize);
     let (start, before) = (Instant::now(), processor_seconds()?);
-    let counts = std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads)
-            .map(|seed| {
-                let begin = &begin;
-                scope.spawn(move || {
-                    begin.wait();
-                    count_of_one(filled, work, seed, time)
-                })
-            })
-            .collect();
-        all.into_iter().map(|thread| thread.join().expect("it does not panic")).collect::<Vec<_>>()
-    });
+    let counts = threads::together(threads, |seed| count_of_one(filled, work, seed, time));
     let seconds = start.elapsed().as_secs_f64();
     let count = counts.into_iter().sum::<Result<u64, Failure>>()? as f64;
     Ok((count / seconds, (processor_seconds()? - before) * 1e6 / count))

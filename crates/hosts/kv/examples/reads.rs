@@ -3,8 +3,9 @@
 //!
 //! `cargo run --release -p tantalum-kv --example reads -- [SECONDS]`
 
+mod threads;
+
 use std::error::Error;
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use rand::{RngExt, SeedableRng};
@@ -64,19 +65,7 @@ fn rate(
     threads: u64,
     time: Duration,
 ) -> Result<f64, Failure> {
-    let begin = Barrier::new(threads as usize);
-    let rates = std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads)
-            .map(|seed| {
-                let begin = &begin;
-                scope.spawn(move || {
-                    begin.wait();
-                    rate_of_one(store, namespace, work, seed, time)
-                })
-            })
-            .collect();
-        all.into_iter().map(|thread| thread.join().expect("it does not panic")).collect::<Vec<_>>()
-    });
+    let rates = threads::together(threads, |seed| rate_of_one(store, namespace, work, seed, time));
     rates.into_iter().sum()
 }
 
