@@ -13,15 +13,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tantalum_image::prefetch_lines;
 
 use crate::cache_padded::CachePadded;
-use crate::record::{Name, Value};
+use crate::record::{LEAF_BYTES, Name, Value};
 use crate::sharded::Sharded;
 
 /// Memory of a record besides its value.
 const OVERHEAD_BYTES: usize = 128;
-
-/// All lines of a value of at most this size, that of a leaf with values, are asked for when it is found: a leaf's keys and values lie in
-/// several lines, each of which would be waited for.
-const PREFETCHED_BYTES: usize = 984;
 
 /// Of the records that only scans read, one in this many is taken into a full cache: those that are read again and again get in, and the
 /// others neither cost the time to take them in nor evict what is used (Qureshi et al., Adaptive Insertion Policies, ISCA 2007, section 3.2).
@@ -75,8 +71,8 @@ impl Cache {
     pub fn get(&self, name: &Name) -> Option<Value> {
         let mut shard = self.shards.of(name);
         let cached = shard.records.get_mut(name)?;
-        // before anything waits for the first of its lines
-        if cached.value.len() <= PREFETCHED_BYTES {
+        // all lines of a leaf before anything waits for the first: its keys and values lie in several
+        if cached.value.len() <= LEAF_BYTES {
             prefetch_lines(cached.value.as_ptr(), cached.value.len());
         }
         if !cached.looked_at {

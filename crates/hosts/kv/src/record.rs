@@ -34,6 +34,9 @@ pub type Bytes = Arc<[u8]>;
 /// The maximum length of a key of an ordered namespace.
 pub const ORDERED_KEY_BYTES: usize = 1024;
 
+/// Beyond this many bytes a leaf that has values is split: four fit in a unit of the drive. A change of one value writes its leaf.
+pub(crate) const LEAF_BYTES: usize = 984;
+
 /// Changes of an ordered namespace in the order of the keys: their values, `None` for keys to be deleted.
 pub(crate) type OrderedChanges = Vec<(OrderedKey, Option<Value>)>;
 

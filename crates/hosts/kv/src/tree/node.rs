@@ -9,6 +9,7 @@
 //! entries are very small.
 
 use crate::large::number_of_head;
+use crate::record::LEAF_BYTES;
 
 const FORMAT: u8 = 1;
 const WITH_VALUES: u8 = 2;
@@ -20,11 +21,8 @@ const NUMBER_BYTES: usize = 8;
 /// In where a value ends: it lies apart.
 const APART: u16 = 1 << 15;
 
-/// Beyond this many bytes a node is split, unless it has too few entries. Two such nodes fit in a unit of the drive.
+/// Beyond this many bytes a node without values is split, unless it has too few entries. Two such nodes fit in a unit of the drive.
 pub(super) const FULL_BYTES: usize = 2008;
-
-/// The same for a leaf that has values: four fit in a unit. A change of one value writes its leaf.
-const FULL_WITH_VALUES_BYTES: usize = 984;
 
 /// An entry of a leaf that has values takes at least this much: the log of a transaction that deletes any of a full store's records
 /// has a bit for each, and the store keeps room for that by its size (`limits.rs`).
@@ -276,7 +274,7 @@ pub(super) fn bytes_of(entries: &[Entry<'_>]) -> usize {
 
 /// Beyond how many bytes a node of these entries is split.
 pub(super) fn full_bytes(entries: &[Entry<'_>]) -> usize {
-    if have_values(entries) { FULL_WITH_VALUES_BYTES } else { FULL_BYTES }
+    if have_values(entries) { LEAF_BYTES } else { FULL_BYTES }
 }
 
 /// Divides entries into nodes: of equal size, or full ones if keys were appended, since more may follow.
@@ -429,11 +427,11 @@ mod tests {
             for appended in [false, true] {
                 let nodes = cut(all.clone(), appended);
                 assert_eq!(nodes.concat(), all);
-                let is_whole = |node: &Vec<Entry<'_>>| bytes_of(node) <= FULL_WITH_VALUES_BYTES;
+                let is_whole = |node: &Vec<Entry<'_>>| bytes_of(node) <= LEAF_BYTES;
                 assert!(nodes[..nodes.len() - 1].iter().all(is_whole), "{count}");
                 // one that would be alone stays with those before it
-                assert!(bytes_of(&nodes[nodes.len() - 1]) <= FULL_WITH_VALUES_BYTES + 324, "{count}");
-                assert!(!appended || nodes.len() == 1 || bytes_of(&nodes[0]) > FULL_WITH_VALUES_BYTES - 324);
+                assert!(bytes_of(&nodes[nodes.len() - 1]) <= LEAF_BYTES + 324, "{count}");
+                assert!(!appended || nodes.len() == 1 || bytes_of(&nodes[0]) > LEAF_BYTES - 324);
             }
         }
     }
