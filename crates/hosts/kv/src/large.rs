@@ -126,23 +126,24 @@ pub(crate) enum Stored {
 }
 
 impl Stored {
-    /// What is stored for a record that has been read.
+    /// What is stored for a record that has been read; none if there was none.
     pub fn of(
         source: &impl Source,
         first: NamespaceId,
         name: Name,
-        record: Value,
-    ) -> Result<Stored, Failure> {
-        let Some(number) = number_of_head(&record) else { return Ok(Stored::Whole(record)) };
+        record: Option<Value>,
+    ) -> Result<Option<Stored>, Failure> {
+        let Some(record) = record else { return Ok(None) };
+        let Some(number) = number_of_head(&record) else { return Ok(Some(Stored::Whole(record))) };
         let description = match source.record((first, description_key(number))) {
             Ok(Some(description)) => description,
-            Ok(None) => return Ok(Stored::Whole(record)),
+            Ok(None) => return Ok(Some(Stored::Whole(record))),
             Err(Failure::Drive(Status::RecordUnreadable { .. })) => return Err(Failure::missing(name)),
             Err(failure) => return Err(failure),
         };
         match Large::described(number, &description).ok_or_else(|| Failure::missing(name))? {
-            large if large.name == name => Ok(Stored::InParts(large)),
-            _ => Ok(Stored::Whole(record)),
+            large if large.name == name => Ok(Some(Stored::InParts(large))),
+            _ => Ok(Some(Stored::Whole(record))),
         }
     }
 

@@ -115,13 +115,13 @@ impl RecordStore {
         now_ns: &mut Option<Nanoseconds>,
     ) -> Result<Option<Stored>, Failure> {
         let record = self.scanned(name, now_ns)?;
-        record.map(|record| Stored::of(self, self.first, name, record)).transpose()
+        Stored::of(self, self.first, name, record)
     }
 
     /// The value of a record that nobody can change meanwhile, as it is stored.
     pub fn stored(&self, name: Name, now_ns: &mut Option<Nanoseconds>) -> Result<Option<Stored>, Failure> {
         let record = self.read(name, now_ns)?;
-        record.map(|record| Stored::of(self, self.first, name, record)).transpose()
+        Stored::of(self, self.first, name, record)
     }
 
     /// A part of a large value that is not deleted meanwhile. Parts are not cached: they would take the room of many records.
@@ -444,13 +444,13 @@ impl Past<'_> {
             None => drive.scanned(name, &mut None)?,
             Some(_) => self.record(name)?,
         };
-        record.map(|record| Stored::of(self, drive.first, name, record)).transpose()
+        Stored::of(self, drive.first, name, record)
     }
 
     /// The value of a record, as it is stored.
     pub fn stored(&self, name: Name) -> Result<Option<Stored>, Failure> {
         let record = self.record(name)?;
-        record.map(|record| Stored::of(self, self.stable.drive.first, name, record)).transpose()
+        Stored::of(self, self.stable.drive.first, name, record)
     }
 
     /// A part of a large value that the snapshot sees.
