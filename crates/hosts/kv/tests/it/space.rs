@@ -1,12 +1,13 @@
 //! What a store takes of the host's disk.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Access, Device, Faults, Mapping, TestHost};
 use tantalum_kv::{Namespace, Options, Store, Sync};
+use tempfile::TempDir;
 
 const RECORDS: u32 = 20_000;
 /// Bytes of keys and values.
@@ -49,6 +50,15 @@ fn assert_all(store: &Store, namespace: Namespace, byte: u8) {
     assert_eq!(records, RECORDS);
 }
 
+/// A new store with an ordered namespace, in a folder of its own.
+fn new_store(options: Options) -> (TempDir, PathBuf, Store, Namespace) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.tant");
+    let store = options.open(&path).unwrap();
+    let namespace = store.namespace("all").unwrap();
+    (folder, path, store, namespace)
+}
+
 /// Bytes on the disk beside what an empty store takes.
 fn on_disk(path: &Path) -> u64 {
     (path.metadata().unwrap().blocks() * 512).saturating_sub(3 << 20)
@@ -56,10 +66,7 @@ fn on_disk(path: &Path) -> u64 {
 
 #[test]
 fn an_image_shrinks_as_records_are_overwritten_and_deleted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("app.tant");
-    let store = options().open(&path).unwrap();
-    let namespace = store.namespace("all").unwrap();
+    let (_folder, path, store, namespace) = new_store(options());
     write(&store, namespace, 1);
     let loaded = on_disk(&path);
     let snapshot = store.snapshot().unwrap();
@@ -86,10 +93,7 @@ fn an_image_shrinks_as_records_are_overwritten_and_deleted() {
 
 #[test]
 fn a_store_that_is_closed_takes_little_for_what_was_deleted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("app.tant");
-    let store = options().open(&path).unwrap();
-    let namespace = store.namespace("all").unwrap();
+    let (_folder, path, store, namespace) = new_store(options());
     write(&store, namespace, 1);
     write(&store, namespace, 2);
     store.delete_namespace("all").unwrap();
@@ -100,9 +104,7 @@ fn a_store_that_is_closed_takes_little_for_what_was_deleted() {
 /// Another thread commits meanwhile.
 #[test]
 fn a_store_is_compacted_while_others_commit() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = options().open(folder.path().join("app.tant")).unwrap();
-    let namespace = store.namespace("all").unwrap();
+    let (_folder, _path, store, namespace) = new_store(options());
     (1..4).for_each(|round| write(&store, namespace, round));
     let other = store.namespace("other").unwrap();
     std::thread::scope(|scope| {
@@ -119,10 +121,7 @@ fn a_store_is_compacted_while_others_commit() {
 
 #[test]
 fn without_syncs_and_in_memory_there_is_nothing_to_give_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("app.tant");
-    let store = options().sync(Sync::None).open(&path).unwrap();
-    let namespace = store.namespace("all").unwrap();
+    let (_folder, path, store, namespace) = new_store(options().sync(Sync::None));
     (1..4).for_each(|round| write(&store, namespace, round));
     let before = store.with_drive(|drive| drive.counters().blocks_erased).unwrap();
     store.compact().unwrap();
@@ -177,9 +176,7 @@ fn a_drive_with_failed_blocks_is_not_worn_out() {
     let mut compacted = 0;
     for seed in 0..8 {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::options().capacity_bytes(64 << 20).open(folder.path().join("app.tant")).unwrap();
-        let namespace = store.namespace("all").unwrap();
+        let (_folder, _path, store, namespace) = new_store(Store::options().capacity_bytes(64 << 20));
         let faults = Faults { seed, program_failure_ppm: 2000, erase_failure_ppm: 4000, ..Faults::default() };
         let blocks =
             store.with_drive(|device| device.set_faults(faults).map(|()| device.profile().geometry()));

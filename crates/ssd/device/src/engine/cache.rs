@@ -402,6 +402,20 @@ mod tests {
         HostUnit { slot, lpn: Lpn(lpn), version: Seq(1), metadata: [0; 24], hint: None }
     }
 
+    /// A page of a hinted log.
+    fn log_page(nand: &mut Nand, lpn: u32) -> HostUnit {
+        let hint = Hint {
+            generation: Generation(1),
+            attempt: 0,
+            start: 1,
+            first: 1,
+            slot: 1,
+            end: true,
+            home: None,
+        };
+        HostUnit { hint: Some(hint), ..unit(nand, lpn) }
+    }
+
     fn oldest(cache: &mut Cache, limit: usize) -> Vec<u32> {
         let mut page = Vec::new();
         cache.oldest(&mut page, limit, 16);
@@ -480,16 +494,7 @@ mod tests {
     fn it_is_known_whether_a_page_of_a_log_waits() {
         let mut nand = nand();
         let mut cache = Cache::new(8);
-        let hint = Hint {
-            generation: Generation(1),
-            attempt: 0,
-            start: 1,
-            first: 1,
-            slot: 1,
-            end: true,
-            home: None,
-        };
-        let page = HostUnit { hint: Some(hint), ..unit(&mut nand, 5) };
+        let page = log_page(&mut nand, 5);
         assert!(!cache.has_hinted());
         cache.insert(&page);
         assert!(cache.has_hinted());
@@ -559,20 +564,11 @@ mod tests {
     #[test]
     fn pages_of_logs_leave_on_a_page_and_not_in_a_batch() {
         let mut nand = nand();
-        let hint = Hint {
-            generation: Generation(1),
-            attempt: 0,
-            start: 1,
-            first: 1,
-            slot: 1,
-            end: true,
-            home: None,
-        };
         let mut cache = with_groups(&mut nand, &[1, 2, 3, 4, 5, 6], &[(1, 4), (4, 7)]);
-        cache.insert(&HostUnit { hint: Some(hint), ..unit(&mut nand, 9) });
+        cache.insert(&log_page(&mut nand, 9));
         assert_eq!(leave(&mut cache, 2), [vec![1, 2, 3, 4, 5, 6], vec![9]]);
         let mut cache = with_groups(&mut nand, &[1, 2, 3], &[(1, 4)]);
-        cache.insert(&HostUnit { hint: Some(hint), ..unit(&mut nand, 9) });
+        cache.insert(&log_page(&mut nand, 9));
         assert_eq!(leave(&mut cache, 4), [[1, 2, 3, 9]]);
     }
 
