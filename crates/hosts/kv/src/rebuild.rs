@@ -29,8 +29,9 @@ impl Options {
     }
 
     /// Copies a store into a new image, which replaces the old one when it is complete: with another `capacity_bytes`,
-    /// if that is set, and otherwise to return space, more than [`Store::compact`] does. A drive cannot change its capacity in place. The store must not be open; nothing is lost if this is interrupted at any
-    /// point. The disk must have room for both images.
+    /// if that is set, and otherwise to return space, more than [`Store::compact`] does. A drive cannot change its capacity
+    /// in place. The store must not be open; nothing is lost if this is interrupted at any point. The disk must have room
+    /// for both images.
     pub fn rebuild(self, image: impl AsRef<Path>) -> Result<Copied, Error> {
         if self.read_only {
             return Err(Error::ReadOnly);
