@@ -23,7 +23,7 @@ use crate::plan::{Plan, Planner};
 use crate::record::{Name, OrderedChanges, Value};
 use crate::record_store::{RecordStore, Records, kv_records};
 use crate::redo::Redo;
-use crate::space::{compact, finish_compacting, most_steps, tidy};
+use crate::space::{compact, finish_compacting, in_steps, most_steps, tidy};
 use crate::tree::{Mended, Numbers, Placement, change, is_node, mend, number_of};
 
 /// What a transaction changes.
@@ -187,11 +187,7 @@ impl Commits {
     /// Gives space back that nobody needs. Others commit in between.
     pub fn compact(&self, drive: &RecordStore) -> Result<(), Failure> {
         let most = most_steps(&drive.device().lock());
-        for _ in 0..most {
-            if !self.alone(drive, compact)?.has_more {
-                break;
-            }
-        }
+        in_steps(most, || self.alone(drive, compact))?;
         self.alone(drive, finish_compacting)
     }
 

@@ -4,7 +4,7 @@
 //! small step, so that no commit waits long; without any garbage worth a step this costs next to nothing. It is asked where the
 //! image is synced: the drive knows what survives the loss of the machine, and gives back nothing that may still be needed.
 
-use tantalum::{Device, GivenBack, Slack, Status, Step};
+use tantalum::{Device, GivenBack, Portion, Slack, Status};
 
 /// Garbage that stays, in percent of what is in use: less would have to be moved ever more often.
 const GARBAGE_PERCENT: u32 = 25;
@@ -14,17 +14,17 @@ const LEAST_SHARE: u64 = 64;
 const LEAST_UNITS: u64 = 1024;
 
 /// What is done between two commits.
-const BETWEEN_COMMITS: Step = Step { blocks: 2, holes: 16 };
+const BETWEEN_COMMITS: Portion = Portion { blocks: 2, holes: 16 };
 
 /// What is done at once while others wait only for that.
-const AT_ONCE: Step = Step { blocks: 16, holes: 1024 };
+const AT_ONCE: Portion = Portion { blocks: 16, holes: 1024 };
 
 /// Nothing that nobody needs stays.
 const NONE: Slack = Slack { garbage_percent: 0, units: 0 };
 
 /// What may stay.
 fn usual(device: &Device) -> Slack {
-    let units = (device.limits().capacity_units / LEAST_SHARE).min(LEAST_UNITS);
+    let units = (device.profile().capacity_units() / LEAST_SHARE).min(LEAST_UNITS);
     Slack { garbage_percent: GARBAGE_PERCENT, units: units as u32 }
 }
 
@@ -62,8 +62,13 @@ fn finish(device: &mut Device, slack: Slack) -> Result<(), Status> {
 }
 
 fn all_at_once(device: &mut Device, slack: Slack) -> Result<(), Status> {
-    for _ in 0..most_steps(device) {
-        if !at_once(device, slack)?.has_more {
+    in_steps(most_steps(device), || at_once(device, slack))
+}
+
+/// Goes on while there is more to do, for so many steps at most.
+pub(crate) fn in_steps<E>(most: u32, mut step: impl FnMut() -> Result<GivenBack, E>) -> Result<(), E> {
+    for _ in 0..most {
+        if !step()?.has_more {
             break;
         }
     }

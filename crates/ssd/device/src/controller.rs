@@ -8,7 +8,7 @@
 //! - A refused command has changed nothing, except that the first units of a plain write may be written; where that is in
 //!   doubt, the drive refuses all further changes.
 
-use tantalum_ftl::{Ftl, GivenBack, KvRecord, Lpn, RecoveryReport, Slack};
+use tantalum_ftl::{Ftl, GivenBack, KvRecord, Lpn, Portion, RecoveryReport, Slack};
 use tantalum_nand::{Fetches, Fills, Nand, Nanoseconds};
 
 use crate::command::{Command, CommandInfo, Completion, Work};
@@ -23,15 +23,6 @@ use crate::profile::{CacheMode, FirmwareProfile, Plp, Profile};
 use crate::status::Status;
 use crate::trace;
 use crate::usage::{Usage, Waited};
-
-/// How much one step of [`Device::give_space_back`] does at most.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Step {
-    /// Blocks that it empties, and blocks that it erases.
-    pub blocks: u32,
-    /// Holes that it makes in the image.
-    pub holes: u32,
-}
 
 /// The drive.
 #[derive(Debug)]
@@ -420,23 +411,23 @@ impl Device {
         }
     }
 
-    /// Gives space of the image back to its host's file system, beyond the slack, in a step that frees and erases a few blocks.
-    /// Issued at `at_ns`, as a command is. It is no command, and for a host that asks for it between commands: the image must have been opened with
-    /// [`tantalum_nand::Access::Ordered`], and its file system take space back; otherwise nothing happens. What was released goes
-    /// back after two more syncs (or [`Device::sync_in_place`]). Copies and erases count like those of any garbage collection.
+    /// Gives a portion of the image's space beyond the slack back to its host's file system. Issued at `at_ns`, as a command is. It is
+    /// no command, and for a host that asks for it between commands: the image must have been opened with
+    /// [`tantalum_nand::Access::Ordered`], and its file system take space back; otherwise nothing happens. What was released
+    /// goes back after two more syncs (or [`Device::sync_in_place`]). Copies and erases count like those of any garbage collection.
     ///
     /// # Errors
     /// As of a command that changes nothing for the host: what leaves doubt stops the drive.
     pub fn give_space_back(
         &mut self,
         slack: Slack,
-        step: Step,
+        portion: Portion,
         at_ns: Nanoseconds,
     ) -> Result<GivenBack, Status> {
         self.check_doubt()?;
         self.note_issue(at_ns)?;
         let at_ns = at_ns.max(self.ready_ns);
-        match self.engine_mut()?.give_space_back(slack, step, at_ns) {
+        match self.engine_mut()?.give_space_back(slack, portion, at_ns) {
             Ok((done_ns, given)) => {
                 self.done_ns = self.done_ns.max(done_ns);
                 Ok(given)

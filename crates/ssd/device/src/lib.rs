@@ -35,7 +35,7 @@ pub use command::{
     OwnedRecord, Reply, Request, Units, Work, result_of, vendor_opcode,
 };
 pub use command_failures::CommandFailure;
-pub use controller::{Device, Step};
+pub use controller::Device;
 pub use effective::Effective;
 pub use engine::KeyValueLimits;
 pub use inside_memory::InsideMemory;
@@ -51,7 +51,7 @@ pub use status::Status;
 pub use tantalum_ftl::{BlockState, BlockUse, Counters, FlashUnits};
 pub use tantalum_ftl::{FileEntry, FileId};
 pub use tantalum_ftl::{Footprint, Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
-pub use tantalum_ftl::{FormatError, GivenBack, LayoutError, RecoveryReport, Slack};
+pub use tantalum_ftl::{FormatError, GivenBack, LayoutError, Portion, RecoveryReport, Slack};
 pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
 #[cfg(feature = "canaries")]
 pub use tantalum_ftl::{Purpose, ReservationUse, take_reservation_uses};

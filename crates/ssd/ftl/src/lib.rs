@@ -38,7 +38,7 @@ mod tenants;
 mod test_support;
 mod types;
 
-pub use control::{BlockState, FormatError, Ftl, GivenBack, PREFETCHED, Slack, Wear};
+pub use control::{BlockState, FormatError, Ftl, GivenBack, PREFETCHED, Portion, Slack, Wear};
 pub use counters::{Counters, FlashUnits};
 pub use error::{Damage, FtlError, LayoutError};
 pub use file_lists::{ListRefusal, ListsPlan};

@@ -14,7 +14,7 @@ mod read;
 mod transaction;
 mod write;
 
-use tantalum_ftl::{Ftl, FtlError, GivenBack, HostUnit, Lpn, Slack, TxId};
+use tantalum_ftl::{Ftl, FtlError, GivenBack, HostUnit, Lpn, Portion, Slack, TxId};
 use tantalum_nand::{LostProgram, Nand, Nanoseconds, Operation, Slot, UNIT_BYTES};
 
 use cache::Cache;
@@ -22,7 +22,6 @@ use host_data::HostData;
 pub use key_value::{KeyValueLimits, LIMITS as KEY_VALUE_LIMITS};
 
 use crate::command::Command;
-use crate::controller::Step;
 use crate::profile::{CacheMode, Profile};
 use crate::status::Status;
 
@@ -207,10 +206,10 @@ impl Engine {
     pub fn give_space_back(
         &mut self,
         slack: Slack,
-        step: Step,
+        portion: Portion,
         at_ns: Nanoseconds,
     ) -> Result<(Nanoseconds, GivenBack), Status> {
-        let (done_ns, given) = self.ftl.give_space_back(slack, (step.blocks, step.holes), at_ns)?;
+        let (done_ns, given) = self.ftl.give_space_back(slack, portion, at_ns)?;
         let done =
             if self.ftl.has_unrecorded_loss() { self.record_loss(Ok(done_ns), at_ns) } else { Ok(done_ns) };
         Ok((done?, given))

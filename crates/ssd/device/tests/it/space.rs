@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
-    Access, CacheMode, Command, Device, Lpn, Mapping, Plp, PowerLoss, Profile, Slack, Status, Step, TestHost,
-    UNIT_BYTES,
+    Access, CacheMode, Command, Device, Lpn, Mapping, Plp, Portion, PowerLoss, Profile, Slack, Status,
+    TestHost, UNIT_BYTES,
 };
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ use crate::small_drive::small_drive;
 
 const UNITS: u32 = 1024;
 const NONE: Slack = Slack { garbage_percent: 0, units: 0 };
-const STEP: Step = Step { blocks: 2, holes: 4 };
+const PORTION: Portion = Portion { blocks: 2, holes: 4 };
 
 fn profile(plp: Plp) -> Profile {
     profile_with(plp, 100.0)
@@ -61,7 +61,7 @@ fn on_disk(path: &Path) -> u64 {
 fn give_all_back(host: &mut Host, slack: Slack) {
     let mut steps = 0;
     loop {
-        let given = host.device.give_space_back(slack, STEP, host.device.time_ns()).unwrap();
+        let given = host.device.give_space_back(slack, PORTION, host.device.time_ns()).unwrap();
         host.now_ns = host.device.time_ns();
         if !given.has_more && !given.waits {
             break;
@@ -121,7 +121,7 @@ fn garbage_stays_within_the_slack() {
             sync(&mut host);
             let slack = Slack { garbage_percent: 25, units: 16 };
             let at_ns = host.device.time_ns();
-            host.device.give_space_back(slack, STEP, at_ns).unwrap();
+            host.device.give_space_back(slack, PORTION, at_ns).unwrap();
             host.now_ns = host.device.time_ns();
             most = most.max(on_disk(&path));
         }
@@ -145,7 +145,7 @@ fn nothing_happens_where_no_host_takes_space_back() {
         }
         let before =
             (host.device.flash_operations(), host.device.time_ns(), host.device.counters().blocks_erased);
-        let given = host.device.give_space_back(NONE, STEP, host.now_ns).unwrap();
+        let given = host.device.give_space_back(NONE, PORTION, host.now_ns).unwrap();
         assert!(!given.has_more && !given.waits);
         host.device.sync_in_place().unwrap();
         let after =
@@ -192,7 +192,7 @@ fn power_may_be_lost_at_any_operation_while_space_goes_back() {
             let answer = if random.random_ratio(1, 3) {
                 let slack = Slack { garbage_percent: 0, units: random.random_range(0..64) };
                 let at_ns = host.device.issued_ns().max(host.now_ns);
-                let given = host.device.give_space_back(slack, STEP, at_ns).map(drop);
+                let given = host.device.give_space_back(slack, PORTION, at_ns).map(drop);
                 during += u64::from(given.is_err());
                 given
             } else {
@@ -241,7 +241,7 @@ fn a_host_that_fails_meanwhile_stops_the_drive_and_reads_go_on() {
     disk.faults.fail(HostFault { after: 40, failure: HostFailure::Io, lasts: true });
     let error = loop {
         let at_ns = host.device.time_ns();
-        match host.device.give_space_back(NONE, STEP, at_ns) {
+        match host.device.give_space_back(NONE, PORTION, at_ns) {
             Err(error) => break error,
             Ok(_) => match host.device.sync_in_place() {
                 Err(error) => break error,

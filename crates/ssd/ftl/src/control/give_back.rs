@@ -16,6 +16,15 @@ use crate::error::FtlError;
 /// Of a victim so many percent must be garbage: moving the rest costs more than its space is worth.
 const WORTH_PERCENT: u32 = 10;
 
+/// How much is done at once, at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Portion {
+    /// Blocks that are emptied, and blocks that are erased.
+    pub blocks: u32,
+    /// Holes that are made in the image.
+    pub holes: u32,
+}
+
 /// What is left to give back.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct GivenBack {
@@ -42,8 +51,8 @@ impl Slack {
 }
 
 impl Ftl {
-    /// Gives space back to the host, beyond the slack: frees and erases at most `blocks` blocks each, and makes at most `holes` holes
-    /// in the image. Nothing if the image's host takes no space back. Returns when that is done, and what is left.
+    /// Gives a portion of the space beyond the slack back to the host. Nothing if the image's host takes no space back. Returns when
+    /// that is done, and what is left.
     ///
     /// # Errors
     /// [`FtlError::CapacityExceeded`] if the journal has no room for what an erase has to record. Nothing has changed for the
@@ -51,7 +60,7 @@ impl Ftl {
     pub fn give_space_back(
         &mut self,
         slack: Slack,
-        (blocks, holes): (u32, u32),
+        Portion { blocks, holes }: Portion,
         at_ns: Nanoseconds,
     ) -> Result<(Nanoseconds, GivenBack), FtlError> {
         if !self.nand.gives_space_back() || self.is_read_only() || self.is_stopped {

@@ -45,7 +45,7 @@ use self::allocate::Allocator;
 use self::batch::ProgrammedBatch;
 #[cfg(feature = "canaries")]
 pub(crate) use self::collect::MovingPage;
-pub use self::give_back::{GivenBack, Slack};
+pub use self::give_back::{GivenBack, Portion, Slack};
 pub use self::parts::Parts;
 pub use self::queries::{BlockState, PREFETCHED, Wear};
 pub use self::recovery::FormatError;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
-    Access, Device, DeviceError, HostFailure, HostFault, Mapping, Profile, Slack, Status, Step, TestHost,
+    Access, Device, DeviceError, HostFailure, HostFault, Mapping, Portion, Profile, Slack, Status, TestHost,
 };
 use tantalum_report::temporary_folder;
 use tempfile::TempDir;
@@ -127,8 +127,8 @@ impl ImageFile {
             return Ok(());
         }
         let slack = Slack { garbage_percent: rng.random_range(0..2) * 25, units: rng.random_range(0..4) };
-        let step = Step { blocks: rng.random_range(0..4), holes: rng.random_range(0..4) };
-        device.give_space_back(slack, step, now_ns)?;
+        let portion = Portion { blocks: rng.random_range(0..4), holes: rng.random_range(0..4) };
+        device.give_space_back(slack, portion, now_ns)?;
         if rng.random_ratio(1, 8) { device.sync_in_place() } else { Ok(()) }
     }
 
