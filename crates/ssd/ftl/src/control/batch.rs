@@ -77,7 +77,8 @@ impl Allocator {
         guard!(BatchKindsApart(marks, units, self.next_seq()), (marks, Marks { first: units, ..marks }))
     }
 
-    /// Programs all members. Garbage collection would take those on flash for garbage, so none is collected.
+    /// Programs all members. Garbage collection would take those on flash for garbage, so none is collected. What fails once all
+    /// are on flash leaves the batch unfinished: recovery may find it whole.
     pub(super) fn program_members(
         &mut self,
         units: &[HostUnit],
@@ -91,7 +92,7 @@ impl Allocator {
         // erasing blocks for the batch may have used up the journal's pages
         match batch.room.records() {
             0 => Ok(()),
-            records => self.open_journal_blocks(records, at_ns),
+            records => self.open_journal_blocks(records, at_ns).map_err(FtlError::unfinished),
         }
     }
 

@@ -1,12 +1,13 @@
 use std::collections::HashSet;
 
-use tantalum_nand::{FailingStep, Faults, Nand, Slot, StepFault, UNIT_BYTES};
+use tantalum_nand::{FailingStep, Faults, Geometry, Nand, Slot, StepFault, UNIT_BYTES};
 
 use super::super::batch::pages_by_stream;
 use super::super::*;
 use crate::key::{Key, NamespaceAttributes};
 use crate::space::FtlConfig;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+use crate::types::Hint;
 
 fn stage(ftl: &mut Ftl) -> Vec<Slot> {
     (0..6).map(|_| ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap()).collect()
@@ -135,4 +136,68 @@ fn units_that_are_written_whole_keep_their_versions() {
     ftl.write_whole(&mut units, 0).unwrap();
     let is_there = |(lpn, version)| ftl.is_on_flash(Lpn(lpn), version, None);
     assert!((0..).zip(versions).all(is_there));
+}
+
+/// Units of several blocks, whose batch ends the claims of pages of a log. Returns their versions, and how it went.
+fn write_over_claims(ftl: &mut Ftl) -> (Vec<Seq>, Result<Nanoseconds, FtlError>) {
+    let mut units: Vec<HostUnit> = (0..48).step_by(6).flat_map(|first| units(ftl, first)).collect();
+    let versions: Vec<Seq> = units.iter().map(|_| ftl.next_seq()).collect();
+    units.iter_mut().zip(&versions).for_each(|(unit, version)| unit.version = *version);
+    let written = ftl.write_batch(&units, &[], 0);
+    (versions, written)
+}
+
+/// A page of a log for each of the six units.
+fn claim_units(ftl: &mut Ftl) {
+    let Some((generation, _)) = ftl.begin_log(0).unwrap() else { return };
+    for slot in 1..=6 {
+        let home = Some(Lpn(slot - 1));
+        let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end: false, home };
+        let staged = ftl.nand_mut().stage(&[2; UNIT_BYTES]).unwrap();
+        let version = ftl.next_seq();
+        let unit =
+            HostUnit { slot: staged, lpn: Lpn(20 + slot), version, metadata: [0; 24], hint: Some(hint) };
+        ftl.write_page(&[unit], 0).unwrap();
+        ftl.accept_hint(&hint);
+    }
+}
+
+/// All its members were on flash when no block was found for the journal. The batch was refused, and was there after a cut.
+#[test]
+fn a_batch_that_was_refused_is_not_there_after_a_cut() {
+    let geometry = Geometry { blocks_per_plane: 64, ..GEOMETRY };
+    let mut ftl = Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), CONFIG).unwrap();
+    let (mut refused, mut unfinished) = (0, 0);
+    for round in 0..80 {
+        claim_units(&mut ftl);
+        for after in 0.. {
+            let mut ftl = ftl.try_clone().unwrap();
+            ftl.nand.fail_step(Some(StepFault { step: FailingStep::Reservation, after, lasts: true }));
+            let (versions, written) = write_over_claims(&mut ftl);
+            let Err(error) = written else { break };
+            let mut nand = ftl.into_nand();
+            nand.fail_step(None);
+            let at_ns = nand.programs_done_ns().max(nand.idle_ns());
+            nand.advance(at_ns);
+            nand.lose_dram();
+            let (ftl, _) = Ftl::recover(nand, CONFIG, at_ns).map_err(|(_, error)| error).unwrap();
+            let there = (0..)
+                .zip(versions)
+                .filter(|(lpn, version)| ftl.is_on_flash(Lpn(*lpn), *version, None))
+                .count();
+            assert!(there == 0 || there == 48, "round {round}, step {after}: {there} of a batch");
+            assert!(
+                there == 0 || !error.changed_nothing(),
+                "round {round}, step {after}: refused ({error}), and there"
+            );
+            (refused, unfinished) = (refused + u32::from(there == 0), unfinished + u32::from(there == 48));
+        }
+        write_over_claims(&mut ftl).1.unwrap();
+        // so that the journal is about to end in all ways
+        ftl.trim(Lpn(round % 100), 1, 0).unwrap();
+        if round % 3 == 0 {
+            ftl.flush_journal(0).unwrap();
+        }
+    }
+    assert!(refused > 0 && unfinished > 0, "{refused} were refused, {unfinished} unfinished");
 }
