@@ -6,13 +6,19 @@
 //! The records are in shards with a lock and a ring each. The budget is that of all shards together, so a value fits no
 //! matter how many shards there are; the hand visits a record of one shard, then one of the next.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use parking_lot::MutexGuard;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 use tantalum_image::prefetch_lines;
 
 use crate::cache_padded::CachePadded;
+use crate::keys::HASHED_KEY_BYTES;
 use crate::record::{LEAF_BYTES, Name, Value};
 use crate::sharded::Sharded;
 
@@ -33,14 +39,42 @@ const MOST_SHARDS: usize = 16;
 /// others have been visited.
 const SHARD_BYTES: usize = 4 << 20;
 
+/// Names that are looked up together at most.
+pub(crate) const MOST_AT_ONCE: usize = 16;
+
+/// Consecutive keys that are near each other in a table lie between multiples of this.
+const NEAR: u8 = 8;
+
+/// The hash of a name in the table of its shard, which its lowest bits and its highest ones choose a place in. Keys that differ in the
+/// last bits of the last byte alone are in one shard and next to each other there: the numbers of values that follow each other in
+/// an ordered namespace often are consecutive, and a scan waits for few lines of memory instead of one for each.
+fn hash_of((namespace, key): &Name) -> u64 {
+    let (mut bytes, length) = ([0; HASHED_KEY_BYTES], key.as_bytes().len());
+    bytes[..length].copy_from_slice(key.as_bytes());
+    let place = bytes[length - 1] % NEAR;
+    bytes[length - 1] -= place;
+    FxBuildHasher.hash_one((namespace, bytes)) ^ u64::from(place)
+}
+
 struct Cached {
+    name: Name,
     value: Value,
-    looked_at: bool,
+    looked_at: Cell<bool>,
+}
+
+impl Cached {
+    /// The value, which stays when the hand passes next.
+    fn look(&self) -> Value {
+        if !self.looked_at.get() {
+            self.looked_at.set(true);
+        }
+        self.value.clone()
+    }
 }
 
 #[derive(Default)]
 struct Shard {
-    records: FxHashMap<Name, Cached>,
+    records: HashTable<Cached>,
     /// The order of the hand. Names of missing records are skipped; there are never more of these than of records.
     ring: VecDeque<Name>,
 }
@@ -69,16 +103,42 @@ impl Cache {
     }
 
     pub fn get(&self, name: &Name) -> Option<Value> {
-        let mut shard = self.shards.of(name);
-        let cached = shard.records.get_mut(name)?;
+        let hash = hash_of(name);
+        let shard = self.shards.of_hash(hash);
+        let cached = shard.find(hash, name)?;
         // all lines of a leaf before anything waits for the first: its keys and values lie in several
         if cached.value.len() <= LEAF_BYTES {
             prefetch_lines(cached.value.as_ptr(), cached.value.len());
         }
-        if !cached.looked_at {
-            cached.looked_at = true;
+        Some(cached.look())
+    }
+
+    /// The same for several names, for each of which `found` is called in order. An access to a lock or to a count of references
+    /// waits for all accesses to memory before it, so all are looked up, and their values asked for, between the locks and the
+    /// counts: then the waits for them overlap.
+    pub fn get_all(&self, names: &[Name], mut found: impl FnMut(Option<Value>)) {
+        assert!(names.len() <= MOST_AT_ONCE, "{} names at once", names.len());
+        let mut hashes = [0; MOST_AT_ONCE];
+        let mut wanted = 0_u32;
+        for (hash, name) in hashes.iter_mut().zip(names) {
+            *hash = hash_of(name);
+            wanted |= 1 << self.shards.number_of_hash(*hash);
         }
-        Some(cached.value.clone())
+        let mut shards: [Option<MutexGuard<'_, Shard>>; MOST_SHARDS] = [const { None }; MOST_SHARDS];
+        while wanted != 0 {
+            let number = wanted.trailing_zeros() as usize;
+            shards[number] = Some(self.shards.at(number));
+            wanted &= wanted - 1;
+        }
+        let mut all: [Option<&Cached>; MOST_AT_ONCE] = [None; MOST_AT_ONCE];
+        for ((cached, hash), name) in all.iter_mut().zip(hashes).zip(names) {
+            let shard = shards[self.shards.number_of_hash(hash)].as_ref();
+            *cached = shard.and_then(|shard| shard.find(hash, name));
+            if let Some(cached) = cached {
+                prefetch_lines(cached.value.as_ptr(), 1);
+            }
+        }
+        all[..names.len()].iter().for_each(|cached| found(cached.map(Cached::look)));
     }
 
     /// A scan has read a record that is not here. It is taken in if there is room, and now and then.
@@ -92,9 +152,11 @@ impl Cache {
     pub fn put(&self, name: Name, value: Value) {
         // otherwise a large value might be evicted at once, because its shard has few others
         let kept = (cost(&value) <= self.budget_bytes).then_some(name);
-        let mut shard = self.shards.of(&name);
+        let hash = hash_of(&name);
+        let mut shard = self.shards.of_hash(hash);
         self.bytes.fetch_add(cost(&value), Ordering::Relaxed);
-        match shard.records.insert(name, Cached { value, looked_at: false }) {
+        let cached = Cached { name, value, looked_at: Cell::new(false) };
+        match shard.put(hash, cached) {
             Some(old) => self.subtract(cost(&old.value)),
             None => shard.ring.push_back(name),
         }
@@ -106,8 +168,9 @@ impl Cache {
     }
 
     pub fn remove(&self, name: &Name) {
-        let mut shard = self.shards.of(name);
-        if let Some(old) = shard.records.remove(name) {
+        let hash = hash_of(name);
+        let mut shard = self.shards.of_hash(hash);
+        if let Some(old) = shard.remove(hash, name) {
             self.subtract(cost(&old.value));
             if shard.ring.len() > 2 * shard.records.len() + LEAST_RING {
                 shard.tidy();
@@ -136,22 +199,46 @@ impl Cache {
 }
 
 impl Shard {
+    fn find(&self, hash: u64, name: &Name) -> Option<&Cached> {
+        self.records.find(hash, |cached| cached.name == *name)
+    }
+
+    /// Adds a record; returns the one that it replaces.
+    fn put(&mut self, hash: u64, new: Cached) -> Option<Cached> {
+        let is_same = |cached: &Cached| cached.name == new.name;
+        match self.records.entry(hash, is_same, |cached| hash_of(&cached.name)) {
+            Entry::Occupied(mut entry) => Some(std::mem::replace(entry.get_mut(), new)),
+            Entry::Vacant(entry) => {
+                entry.insert(new);
+                None
+            }
+        }
+    }
+
+    fn remove(&mut self, hash: u64, name: &Name) -> Option<Cached> {
+        let found = self.records.find_entry(hash, |cached| cached.name == *name);
+        found.ok().map(|entry| entry.remove().0)
+    }
+
     /// Visits the next record; returns its value if it is evicted.
     fn visit(&mut self, kept: Option<Name>) -> Option<Value> {
         let name = self.ring.pop_front()?;
-        let cached = self.records.get_mut(&name)?;
-        if std::mem::take(&mut cached.looked_at) || Some(name) == kept {
+        let hash = hash_of(&name);
+        let cached = self.find(hash, &name)?;
+        if cached.looked_at.take() || Some(name) == kept {
             self.ring.push_back(name);
             return None;
         }
-        self.records.remove(&name).map(|evicted| evicted.value)
+        self.remove(hash, &name).map(|evicted| evicted.value)
     }
 
     /// Removes missing records and duplicates from the ring.
     fn tidy(&mut self) {
         let mut seen = FxHashSet::default();
-        self.ring.retain(|name| self.records.contains_key(name) && seen.insert(*name));
-        assert_eq!(self.ring.len(), self.records.len(), "names in a tidy ring, and records");
+        let Shard { records, ring } = self;
+        let is_there = |name: &Name| records.find(hash_of(name), |cached| cached.name == *name).is_some();
+        ring.retain(|name| is_there(name) && seen.insert(*name));
+        assert_eq!(ring.len(), records.len(), "names in a tidy ring, and records");
     }
 
     /// The hand comes to every record, and past few others.
@@ -202,7 +289,7 @@ mod tests {
             cache.put(name(1), vec![0; 10].into());
             cache.remove(&name(1));
         }
-        assert!(cache.shards.of(&name(1)).ring.len() <= LEAST_RING + 1);
+        assert!(cache.shards.of_hash(hash_of(&name(1))).ring.len() <= LEAST_RING + 1);
     }
 
     /// Reads a record as a store does; returns whether it was there.
@@ -234,13 +321,51 @@ mod tests {
         assert!((0..1000).all(|number| read(&empty, number, true)), "there is room");
     }
 
+    /// Those that are there are found in any shard, in the order in which they were asked for, and stay like others that are read.
+    #[test]
+    fn names_that_are_looked_up_together_are_found_as_one_by_one() {
+        let cache = Cache::new(MOST_SHARDS * SHARD_BYTES);
+        (0..1000).for_each(|number| cache.put(numbered(number), number.to_be_bytes()[..].into()));
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+        for count in (0..=MOST_AT_ONCE).cycle().take(200) {
+            let names: Vec<Name> = (0..count).map(|_| numbered(random.random_range(0..2000))).collect();
+            let mut found = Vec::new();
+            cache.get_all(&names, |value| found.push(value));
+            let expected: Vec<Option<Value>> = names.iter().map(|name| cache.get(name)).collect();
+            assert_eq!(found, expected);
+        }
+        let small = Cache::new(4 * (100 + OVERHEAD_BYTES));
+        (0..4).for_each(|number| small.put(name(number), vec![number; 100].into()));
+        small.get_all(&[name(0), name(2)], |value| assert!(value.is_some()));
+        (4..6).for_each(|number| small.put(name(number), vec![number; 100].into()));
+        let left: Vec<u8> = (0..6).filter(|number| small.get(&name(*number)).is_some()).collect();
+        assert_eq!(left, [0, 2, 4, 5]);
+    }
+
+    #[test]
+    fn consecutive_keys_lie_near_each_other_and_all_are_spread() {
+        let places = |make: fn(u64) -> [u8; 8]| {
+            let of = |number: u64| hash_of(&(NamespaceId(1), Key::new(&make(number)).unwrap()));
+            (0..16_000).map(of).collect::<Vec<u64>>()
+        };
+        for near in places(u64::to_be_bytes).chunks(NEAR.into()) {
+            assert!(near.iter().all(|hash| hash / u64::from(NEAR) == near[0] / u64::from(NEAR)), "{near:?}");
+        }
+        for all in [places(u64::to_be_bytes), places(u64::to_le_bytes)] {
+            let mut counts = vec![0; 256];
+            all.iter().for_each(|hash| counts[*hash as usize % 256] += 1);
+            assert!(counts.iter().all(|count| (20..130).contains(count)), "{counts:?}");
+            assert_eq!(all.iter().collect::<FxHashSet<_>>().len(), all.len());
+        }
+    }
+
     fn numbered(number: u32) -> Name {
         (NamespaceId(1), Key::new(&number.to_be_bytes()).unwrap())
     }
 
     fn counted(cache: &Cache) -> usize {
         let shards = cache.shards.all();
-        shards.iter().flat_map(|shard| shard.records.values()).map(|cached| cost(&cached.value)).sum()
+        shards.iter().flat_map(|shard| shard.records.iter()).map(|cached| cost(&cached.value)).sum()
     }
 
     #[test]

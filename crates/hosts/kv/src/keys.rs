@@ -9,7 +9,7 @@ use crate::ordered_key::OrderedKey;
 use crate::record::{Bytes, ORDERED_KEY_BYTES, Order};
 
 /// The maximum length of a key of a hashed namespace.
-const HASHED_KEY_BYTES: usize = 16;
+pub(crate) const HASHED_KEY_BYTES: usize = 16;
 
 /// A key of a hashed namespace.
 pub(crate) fn hashed_key(bytes: &[u8]) -> Result<Key, Error> {

@@ -6,11 +6,12 @@ use std::ops::Bound;
 use tantalum::NamespaceId;
 
 use crate::age::Mode;
+use crate::cache::MOST_AT_ONCE;
 use crate::error::Error;
 use crate::keys::KeyRange;
-use crate::record::{Bytes, Value};
+use crate::record::{Bytes, Name, Value};
 use crate::spans::begins_within;
-use crate::tree::{PageEntry, Piece, Place};
+use crate::tree::{PageEntry, Piece, Place, value_name};
 
 /// The number of keys fetched first, and the most fetched at once.
 const FIRST_KEYS: usize = 16;
@@ -44,9 +45,35 @@ pub(crate) struct Batch {
 struct Fetched {
     leaves: Vec<Value>,
     items: VecDeque<Item>,
+    /// The numbers of values of the next records that lie apart; and those that were in the cache.
+    values: VecDeque<(u64, Option<Value>)>,
 }
 
 impl Fetched {
+    /// The numbers of values that lie apart, of the next records.
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.items.iter().map_while(|item| match item {
+            Item::InLeaf(PageEntry { place: Place::Apart(number), .. }) => Some(*number),
+            _ => None,
+        })
+    }
+
+    /// Takes the next record, if its value lies apart and was looked up and found.
+    fn pop_cached(&mut self) -> Option<(u32, Piece, Value)> {
+        let Some(Item::InLeaf(PageEntry { leaf, key, place: Place::Apart(number) })) = self.items.front()
+        else {
+            return None;
+        };
+        let value = match self.values.front_mut() {
+            Some((found, value)) if found == number => value.take()?,
+            _ => return None,
+        };
+        let found = (*leaf, *key, value);
+        self.values.pop_front();
+        self.items.pop_front();
+        Some(found)
+    }
+
     /// Takes the next record, if its value is in the leaf too: the number of the leaf, and the pieces of it.
     fn pop_here(&mut self) -> Option<(u32, Piece, Piece)> {
         match self.items.front() {
@@ -97,6 +124,9 @@ pub(crate) trait Scan {
         mode: Mode,
     ) -> Result<Batch, Error>;
 
+    /// Values of keys that were found, for each of which `found` is called in order: none for those that are not simply in the cache.
+    fn cached(&mut self, names: &[Name], found: &mut dyn FnMut(Option<Value>)) -> Result<(), Error>;
+
     /// The value of a key that was found.
     fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Value, Error>;
 }
@@ -111,6 +141,10 @@ impl<T: Scan + ?Sized> Scan for &mut T {
         mode: Mode,
     ) -> Result<Batch, Error> {
         (**self).batch(namespace, range, backwards, limit, mode)
+    }
+
+    fn cached(&mut self, names: &[Name], found: &mut dyn FnMut(Option<Value>)) -> Result<(), Error> {
+        (**self).cached(names, found)
     }
 
     fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Value, Error> {
@@ -144,6 +178,8 @@ pub struct Range<'a> {
     back: Fetched,
     /// The record that is lent.
     lent: Option<Current>,
+    /// The value that is lent, of a record in `front` or `back`.
+    lent_value: Option<Value>,
     limit: usize,
     mode: Mode,
 }
@@ -153,7 +189,7 @@ impl<'a> Range<'a> {
         let rest = begins_within(&range.0, &range.1).then_some(range);
         let (front, back) = (Fetched::default(), Fetched::default());
         let (scan, limit, mode) = (Box::new(scan), FIRST_KEYS, Mode::Shared);
-        Range { scan, namespace, rest, front, back, lent: None, limit, mode }
+        Range { scan, namespace, rest, front, back, lent: None, lent_value: None, limit, mode }
     }
 
     /// Locks what is iterated over exclusively: two transactions that are about to change it wait for each other here,
@@ -240,6 +276,13 @@ impl<'a> Range<'a> {
             let leaf = &near.leaves[leaf as usize];
             return Some(Ok((key.of_leaf(leaf), value.of_leaf(leaf))));
         }
+        // the same of a value that lies apart and was looked up
+        let cached = if backwards { self.back.pop_cached() } else { self.front.pop_cached() };
+        if let Some((leaf, key, value)) = cached {
+            let value = self.lent_value.insert(value);
+            let near = if backwards { &self.back } else { &self.front };
+            return Some(Ok((key.of_leaf(&near.leaves[leaf as usize]), value)));
+        }
         let entry = self.entry(backwards);
         match self.or_end(entry)? {
             Ok(current) => Some(Ok(self.lent.insert(current).borrowed())),
@@ -274,7 +317,7 @@ impl<'a> Range<'a> {
             let batch = self.scan.batch(self.namespace, range, backwards, self.limit, self.mode)?;
             self.limit = (self.limit * 4).min(MOST_KEYS);
             self.rest = batch.rest.filter(|(from, to)| begins_within(from, to));
-            *near = Fetched { leaves: batch.leaves, items: batch.entries };
+            *near = Fetched { leaves: batch.leaves, items: batch.entries, values: VecDeque::new() };
             near.items.extend(batch.lost.map(|error| Item::Lost(error.into())));
         }
     }
@@ -290,11 +333,31 @@ impl<'a> Range<'a> {
         Ok(Some(match entry.place {
             Place::Here(value) => Current::InLeaf { leaf, key, value },
             Place::Apart(number) => {
-                let value = self.scan.value(self.namespace, number);
+                let value = self.value(number, backwards);
                 let value = value.map_err(|error| error.of_key(key.of_leaf(&leaf)))?;
                 Current::Apart { leaf, key, value }
             }
         }))
+    }
+
+    /// The value of a record that lies apart. Those of the next records are looked up with it.
+    fn value(&mut self, number: u64, backwards: bool) -> Result<Value, Error> {
+        let near = if backwards { &mut self.back } else { &mut self.front };
+        if near.values.front().is_none_or(|(next, _)| *next != number) {
+            let (mut numbers, mut count) = ([number; MOST_AT_ONCE], 1);
+            for (place, number) in numbers[1..].iter_mut().zip(near.numbers()) {
+                (*place, count) = (number, count + 1);
+            }
+            let names = numbers.map(|number| value_name(self.namespace, number));
+            near.values.clear();
+            let (values, mut numbers) = (&mut near.values, numbers.iter());
+            let mut found = |value| values.extend(numbers.next().map(|number| (*number, value)));
+            self.scan.cached(&names[..count], &mut found)?;
+        }
+        match near.values.pop_front() {
+            Some((_, Some(value))) => Ok(value),
+            _ => self.scan.value(self.namespace, number),
+        }
     }
 
     /// Ends after an error, unless it can go on behind it.

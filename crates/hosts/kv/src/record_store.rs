@@ -17,7 +17,7 @@ use tantalum_drive::Drive;
 
 use crate::cache::Cache;
 use crate::failure::{Cause, Failure};
-use crate::large::{Large, Stored, part_key, sizes};
+use crate::large::{Large, Stored, number_of_head, part_key, sizes};
 use crate::record::{Name, Value};
 use crate::room::{ENTRIES_AT_ONCE, UNCOUNTED, beside_large};
 use crate::versions::{AsOf, Earlier, Versions};
@@ -106,6 +106,15 @@ impl RecordStore {
     /// A record of a scan that nobody can change meanwhile: the cache takes in few of those that it does not have.
     fn scanned(&self, name: Name, now_ns: &mut Option<Nanoseconds>) -> Result<Option<Value>, Failure> {
         self.read_then(name, now_ns, |value| self.cache.scanned(name, value))
+    }
+
+    /// Values of a scan that nobody can change meanwhile, for each of which `found` is called in order: none for those that are not
+    /// simply in the cache.
+    pub fn cached_in_scan(&self, names: &[Name], mut found: impl FnMut(Option<Value>)) {
+        if self.is_in_doubt.load(Ordering::Acquire) {
+            return names.iter().for_each(|_| found(None));
+        }
+        self.cache.get_all(names, |value| found(value.filter(|value| number_of_head(value).is_none())));
     }
 
     /// The value of a record of a scan, as it is stored.
@@ -437,6 +446,15 @@ impl Source for Past<'_> {
 }
 
 impl Past<'_> {
+    /// Values of a scan, as [`RecordStore::cached_in_scan`] finds them.
+    pub fn cached_in_scan(&self, names: &[Name], mut found: impl FnMut(Option<Value>)) {
+        let mut of = names.iter();
+        self.stable.drive.cached_in_scan(names, |value| {
+            let has_changed = of.next().is_none_or(|name| self.stable.versions.of(*name, self.at).is_some());
+            found(value.filter(|_| !has_changed));
+        });
+    }
+
     /// The value of a record of a scan, as it is stored.
     pub fn stored_in_scan(&self, name: Name) -> Result<Option<Stored>, Failure> {
         let drive = self.stable.drive;

@@ -30,8 +30,17 @@ impl<T: Default> Sharded<T> {
 
     /// The number of the part that something belongs to.
     pub fn number_of(&self, what: &impl Hash) -> usize {
-        let hash = FxBuildHasher.hash_one(what);
+        self.number_of_hash(FxBuildHasher.hash_one(what))
+    }
+
+    /// The number of the part that what has this hash belongs to.
+    pub fn number_of_hash(&self, hash: u64) -> usize {
         (hash >> FIRST_BIT) as usize & (self.parts.len() - 1)
+    }
+
+    /// Locks the part that what has this hash belongs to.
+    pub fn of_hash(&self, hash: u64) -> MutexGuard<'_, T> {
+        self.at(self.number_of_hash(hash))
     }
 
     /// Locks the part that something belongs to.

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::keys::{KeyRange, borrowed, check_ordered_key, hashed_key, prefix_range, range_of};
 use crate::large::Stored;
 use crate::range::{Batch, Item, Range, Scan};
-use crate::record::{Namespace, Order, Value};
+use crate::record::{Name, Namespace, Order, Value};
 use crate::record_store::Past;
 use crate::shared::Shared;
 use crate::tree::{Place, find, page, value_name};
@@ -170,6 +170,13 @@ impl Scan for &Snapshot {
             entries: found.entries.into_iter().map(Item::InLeaf).collect(),
             lost,
             rest,
+        })
+    }
+
+    fn cached(&mut self, names: &[Name], found: &mut dyn FnMut(Option<Value>)) -> Result<(), Error> {
+        self.past(|past| {
+            past.cached_in_scan(names, found);
+            Ok(())
         })
     }
 

@@ -43,6 +43,7 @@ impl Key {
     pub const LEAST: Key = Key { bytes: [0; KEY_BYTES], length: 1 };
 
     /// A key of these bytes.
+    #[inline]
     pub fn new(bytes: &[u8]) -> Result<Key, KeyError> {
         if bytes.is_empty() || bytes.len() > KEY_BYTES {
             return Err(KeyError { bytes: bytes.len() });
@@ -53,11 +54,13 @@ impl Key {
     }
 
     /// Its bytes.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 
     /// Its position among the keys that a namespace lists: by hash.
+    #[inline]
     pub fn listing_order(&self) -> (u64, Key) {
         (self.hash(), *self)
     }
@@ -73,11 +76,13 @@ impl Key {
     }
 
     /// Whether hash and length identify it completely.
+    #[inline]
     pub(crate) fn is_exact(&self) -> bool {
         usize::from(self.length) <= EXACT_BYTES
     }
 
     /// Its hash, by which an index is ordered.
+    #[inline]
     pub(crate) fn hash(&self) -> u64 {
         let (low, high) = self.halves();
         if self.is_exact() { mix(low) } else { mix(mix(low ^ u64::from(self.length)) ^ high) }
@@ -100,6 +105,7 @@ impl Key {
         Key::new(&bytes[..usize::from(length)]).ok()
     }
 
+    #[inline]
     fn halves(&self) -> (u64, u64) {
         let (words, _) = self.bytes.as_chunks();
         (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]))
@@ -128,6 +134,7 @@ const FIRST: u64 = 0xff51_afd7_ed55_8ccd;
 const SECOND: u64 = 0xc4ce_b9fe_1a85_ec53;
 
 /// Maps numbers one to one to scattered numbers: shifts and odd factors can be undone.
+#[inline]
 fn mix(value: u64) -> u64 {
     let value = (value ^ value >> 33).wrapping_mul(FIRST);
     let value = (value ^ value >> 33).wrapping_mul(SECOND);

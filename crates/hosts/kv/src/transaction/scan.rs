@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::failure::Failure;
 use crate::keys::{KeyRange, borrowed, prefix_range, range_of};
 use crate::range::{Batch, Item, Range, Scan};
-use crate::record::{Bytes, Namespace, Order, Value};
+use crate::record::{Bytes, Name, Namespace, Order, Value};
 use crate::spans::Extent;
 use crate::tree::{Page, page, value_name};
 
@@ -160,6 +160,11 @@ impl Scan for Transaction {
         let lost = found.gap.take().map(|gap| self.shared.failed(Failure::Lost { namespace, gap }));
         let (leaves, entries) = self.with_own(namespace, &range, backwards, found);
         Ok(Batch { leaves, entries, lost, rest })
+    }
+
+    fn cached(&mut self, names: &[Name], found: &mut dyn FnMut(Option<Value>)) -> Result<(), Error> {
+        self.shared.drive.cached_in_scan(names, found);
+        Ok(())
     }
 
     fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Value, Error> {
