@@ -24,7 +24,7 @@ use crate::record::{Name, OrderedChanges, Value};
 use crate::record_store::{RecordStore, Records, kv_records};
 use crate::redo::Redo;
 use crate::space::{compact, finish_compacting, in_steps, most_steps, tidy};
-use crate::tree::{Mended, Numbers, Placement, change, is_node, mend, number_of};
+use crate::tree::{Layout, Mended, Numbers, change, is_node, mend, number_of};
 
 /// What a transaction changes.
 #[derive(Clone, Default)]
@@ -52,8 +52,7 @@ impl Work {
     /// Whether it puts values that lie in leaves.
     pub fn has_values_in_leaves(&self) -> bool {
         let mut ordered = self.ordered.iter().flat_map(|(_, changes)| changes);
-        ordered
-            .any(|(key, value)| value.as_ref().is_some_and(|value| Placement::SmallHere.is_here(key, value)))
+        ordered.any(|(key, value)| value.as_ref().is_some_and(|value| Layout::NOW.is_here(key, value)))
     }
 
     /// The same, to be changed.
@@ -430,13 +429,8 @@ impl Leader {
         let mut left = Vec::with_capacity(work.ordered.len());
         for (namespace, changes) in &work.ordered {
             let changes: Vec<_> = changes.iter().map(|(key, value)| (&key[..], value)).collect();
-            let changed = change(
-                drive,
-                *namespace,
-                &changes,
-                self.numbers_of(drive, *namespace)?,
-                Placement::SmallHere,
-            )?;
+            let changed =
+                change(drive, *namespace, &changes, self.numbers_of(drive, *namespace)?, Layout::NOW)?;
             records.extend(changed.records);
             left.push((*namespace, changed.numbers));
         }

@@ -15,7 +15,7 @@ use crate::record::{Bytes, Name, Order, OrderedChanges, Value};
 use crate::record_store::{Listing, RecordStore, Records, Source};
 use crate::room::{Taken, fits};
 use crate::step::{Form, Step};
-use crate::tree::{Change, Numbers, Placement, change, is_node, number_of};
+use crate::tree::{Change, Layout, Numbers, change, is_node, number_of};
 
 /// A step changes at most this many keys for each of its records: small values lie together in leaves, which are records.
 const KEYS_PER_RECORD: usize = 8;
@@ -224,7 +224,7 @@ impl<'a> Planner<'a> {
             let (namespace, before) = self.plan.numbers[at];
             let (now, later) = rest.split_at(at_once.min(rest.len()));
             debug_assert!(now.is_sorted_by(|a, b| a.0 < b.0), "changes of {namespace:?} are out of order");
-            let changed = change(&self.source, namespace, now, before, Placement::SmallHere)?;
+            let changed = change(&self.source, namespace, now, before, Layout::NOW)?;
             assert!(changed.numbers.follow(before), "numbers are {before:?} and then {:?}", changed.numbers);
             if now.len() > 1 && !self.fits(&changed.records) {
                 at_once = now.len() / 2;
@@ -239,7 +239,7 @@ impl<'a> Planner<'a> {
                 self.limits
             );
             let changes = now.iter().map(|(key, value)| (Bytes::from(*key), (*value).clone())).collect();
-            let form = Form::Keys { namespace, numbers: before, placement: Placement::SmallHere, changes };
+            let form = Form::Keys { namespace, numbers: before, layout: Layout::NOW, changes };
             let deletes = now.iter().all(|(_, value)| value.is_none()).then_some(namespace);
             let taken = self.taken(&changed.records, deletes.is_some(), self.before[at]);
             self.source.apply(&changed.records);

@@ -31,7 +31,10 @@ const MARKER: &[u8] = b"redo";
 const FILLER: &[u8] = b"redo filler";
 const FILLER_BYTES: usize = 5000;
 
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
+
+/// That of versions whose steps say nothing of short leaves.
+const EARLIER_FORMAT: u8 = 3;
 
 /// What a step is logged in begins with the number of bytes that follow.
 const LENGTH_BYTES: usize = 4;
@@ -236,7 +239,7 @@ impl Redo {
     pub fn recover(&self, device: &mut Device) -> Result<(), Error> {
         if let Some(marker) = get(device, self.namespace, key(MARKER))? {
             let steps = match &marker[..] {
-                [FORMAT, steps @ ..] => steps.try_into().map(u32::from_le_bytes).ok(),
+                [EARLIER_FORMAT | FORMAT, steps @ ..] => steps.try_into().map(u32::from_le_bytes).ok(),
                 [found, ..] => return Err(Error::RedoFormat { found: *found, expected: FORMAT }),
                 [] => None,
             };

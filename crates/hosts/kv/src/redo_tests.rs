@@ -1,5 +1,6 @@
 //! Steps are put as they were planned, whenever the process ends, or nothing is.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tantalum::{Key, NamespaceAttributes, Profile, result_of};
@@ -56,7 +57,7 @@ fn a_commit_of_another_format_is_refused_by_its_number() {
     let (mut device, [namespace]) = device("tlc-nvme", 64 << 20);
     put(&mut device, &vec![((namespace, key(MARKER)), Some([2, 1, 0, 0, 0][..].into()))]).unwrap();
     let error = Redo::new(namespace).recover(&mut device).unwrap_err();
-    assert!(error.to_string().contains("in format 2 and not 3"), "{error}");
+    assert!(error.to_string().contains("in format 2 and not 4"), "{error}");
 }
 
 /// The marker, and the deletions that go with each step, take a little room as well. Once a commit counts, it must get
@@ -285,7 +286,7 @@ fn what_an_earlier_version_has_stored_and_logged_goes_on() {
     use crate::catalog::Catalog;
     use crate::options::{Options, Sync};
     use crate::store::Store;
-    use crate::tree::{Placement, change};
+    use crate::tree::{Layout, change};
 
     let (device, []) = device("tlc-nvme-plp", 64 << 20);
     let options = Options::default().sync(Sync::None);
@@ -295,12 +296,12 @@ fn what_an_earlier_version_has_stored_and_logged_goes_on() {
     let (first, of) = (device.namespaces()[0].namespace, namespace.0);
     let changes: Vec<(Arc<[u8]>, Option<Value>)> =
         (0..500_u32).map(|number| (number.to_be_bytes()[..].into(), value(number as usize % 50))).collect();
-    let placement = Placement::AllApart;
+    let layout = Layout::AllApart;
     let drive = drive(&device, first);
     let numbers = Numbers::read(&drive, of).unwrap();
     let borrowed: Vec<_> = changes.iter().map(|(key, value)| (&key[..], value)).collect();
-    let records = change(&Flash(&drive), of, &borrowed, numbers, placement).unwrap().records;
-    let form = Form::Keys { namespace: of, numbers, placement, changes: changes.clone() };
+    let records = change(&Flash(&drive), of, &borrowed, numbers, layout).unwrap().records;
+    let form = Form::Keys { namespace: of, numbers, layout, changes: changes.clone() };
     let step = logged(&Step { form, deletes: None, records: records.clone() });
     let marker = [&[FORMAT][..], &1_u32.to_le_bytes()].concat();
     for (key, bytes) in [(piece_key(0, 0), &step[..]), (key(MARKER), &marker)] {
@@ -340,4 +341,81 @@ fn what_an_earlier_version_has_stored_and_logged_goes_on() {
     let store = Store::over(device, options).unwrap();
     check(&store, &|_| true);
     assert!(store.find_damage().unwrap().is_empty());
+}
+
+/// A tree in memory.
+#[derive(Default)]
+struct Tree(HashMap<Name, Option<Value>>);
+
+impl Source for Tree {
+    fn record(&self, name: Name) -> Result<Option<Value>, Failure> {
+        Ok(self.0.get(&name).cloned().flatten())
+    }
+}
+
+/// A commit of a version with longer leaves counted on the numbers that its splits take: with those of shorter ones, the values of one
+/// step would be given the numbers of another. Afterwards, a leaf of that version is split when it gets a key, and not when it loses
+/// one.
+#[test]
+fn what_was_logged_before_leaves_were_short_is_put_with_its_numbers() {
+    use crate::options::{Options, Sync};
+    use crate::store::Store;
+    use crate::tree::{Layout, change};
+
+    let (device, []) = device("tlc-nvme-plp", 64 << 20);
+    let options = Options::default().sync(Sync::None);
+    let store = Store::over(device, options.clone()).unwrap();
+    let namespace = store.namespace("a").unwrap();
+    let mut device = store.into_drive().unwrap();
+    let (first, of) = (device.namespaces()[0].namespace, namespace.0);
+    let value = |number: u32| [&number.to_be_bytes()[..], &[7; 400]].concat();
+    let layout = Layout::SmallHere;
+    let (mut tree, mut numbers) = (Tree::default(), Numbers::read(&Tree::default(), of).unwrap());
+    for step in 0..3 {
+        let keys = (0..1200_u32).filter(|number| number % 4 == step);
+        let changes: Vec<(Arc<[u8]>, Option<Value>)> = keys
+            .map(|number| (number.to_be_bytes()[..].into(), Some(Value::from(&value(number)[..]))))
+            .collect();
+        let borrowed: Vec<_> = changes.iter().map(|(key, value)| (&key[..], value)).collect();
+        let changed = change(&tree, of, &borrowed, numbers, layout).unwrap();
+        let form = Form::Keys { namespace: of, numbers, layout, changes };
+        let bytes = logged(&Step { form, deletes: None, records: Records::new() });
+        put(&mut device, &vec![((first, piece_key(step, 0)), Some(bytes.into()))]).unwrap();
+        tree.0.extend(changed.records);
+        numbers = changed.numbers;
+    }
+    let marker = [&[EARLIER_FORMAT][..], &3_u32.to_le_bytes()].concat();
+    put(&mut device, &vec![((first, key(MARKER)), Some(marker.into()))]).unwrap();
+
+    let mut expected: BTreeSet<u32> = (0..1200).filter(|number| number % 4 != 3).collect();
+    let check = |store: &Store, expected: &BTreeSet<u32>| {
+        let all: Vec<_> = store.snapshot().unwrap().all(namespace).unwrap().map(Result::unwrap).collect();
+        assert_eq!(all.len(), expected.len());
+        for ((key, found), number) in all.iter().zip(expected) {
+            assert!(key[..] == number.to_be_bytes() && found[..] == value(*number), "{number}");
+        }
+        assert!(store.find_damage().unwrap().is_empty());
+    };
+    let records_of = |device: &Device| {
+        let all = device.namespaces();
+        all.iter().find(|info| info.namespace == of).unwrap().records
+    };
+    let store = Store::over(device, options.clone()).unwrap();
+    check(&store, &expected);
+    let device = store.into_drive().unwrap();
+    let before = records_of(&device);
+
+    let store = Store::over(device, options.clone()).unwrap();
+    store.transact(|tx| tx.delete(namespace, 400_u32.to_be_bytes())).unwrap();
+    expected.remove(&400);
+    check(&store, &expected);
+    let device = store.into_drive().unwrap();
+    assert_eq!(records_of(&device), before - 1, "the leaf stays whole");
+
+    let store = Store::over(device, options).unwrap();
+    store.transact(|tx| tx.put(namespace, 403_u32.to_be_bytes(), value(403))).unwrap();
+    expected.insert(403);
+    check(&store, &expected);
+    let device = store.into_drive().unwrap();
+    assert!(records_of(&device) >= before + 2, "{} records, and {before} before", records_of(&device));
 }

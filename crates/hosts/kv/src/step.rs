@@ -11,7 +11,7 @@ use crate::large::PART_BYTES;
 use crate::positions::{Cursor, Positions};
 use crate::record::{Bytes, Name, ORDERED_KEY_BYTES, Order, Value};
 use crate::record_store::{Listing, Records};
-use crate::tree::{Numbers, Place, Placement, change, find, value_name};
+use crate::tree::{Layout, Numbers, Place, change, find, value_name};
 
 /// A step.
 pub(crate) struct Step {
@@ -31,8 +31,8 @@ pub(crate) enum Form {
     Keys {
         namespace: NamespaceId,
         numbers: Numbers,
-        /// Whether small values lie with their keys: not if an earlier version has logged it.
-        placement: Placement,
+        /// That of the version that has logged it.
+        layout: Layout,
         changes: Vec<(Bytes, Option<Value>)>,
     },
     /// As the positions of keys that are deleted. Those of an ordered namespace have numbers.
@@ -44,6 +44,7 @@ const KEYS: u8 = 2;
 const HASHED_POSITIONS: u8 = 3;
 const ORDERED_POSITIONS: u8 = 4;
 const KEYS_WITH_VALUES: u8 = 5;
+const KEYS_IN_SHORT_LEAVES: u8 = 6;
 
 impl Step {
     /// Records as they are.
@@ -56,10 +57,11 @@ impl Step {
     pub fn encode(&self) -> Vec<u8> {
         match &self.form {
             Form::Records => encode_records(&self.records),
-            Form::Keys { namespace, numbers, placement, changes } => {
-                let mut bytes = vec![match placement {
-                    Placement::SmallHere => KEYS_WITH_VALUES,
-                    Placement::AllApart => KEYS,
+            Form::Keys { namespace, numbers, layout, changes } => {
+                let mut bytes = vec![match layout {
+                    Layout::ShortLeaves => KEYS_IN_SHORT_LEAVES,
+                    Layout::SmallHere => KEYS_WITH_VALUES,
+                    Layout::AllApart => KEYS,
                 }];
                 bytes.extend_from_slice(&namespace.0.to_le_bytes());
                 bytes.extend_from_slice(&numbers.to_bytes());
@@ -85,11 +87,15 @@ impl Step {
                 records = decode_records(rest)?;
                 Form::Records
             }
-            KEYS | KEYS_WITH_VALUES => {
+            KEYS | KEYS_WITH_VALUES | KEYS_IN_SHORT_LEAVES => {
                 let (namespace, rest) = decode_namespace(rest)?;
                 let (numbers, rest) = Numbers::from_bytes(rest)?;
-                let placement = if *kind == KEYS { Placement::AllApart } else { Placement::SmallHere };
-                Form::Keys { namespace, numbers, placement, changes: decode_changes(rest)? }
+                let layout = match *kind {
+                    KEYS => Layout::AllApart,
+                    KEYS_WITH_VALUES => Layout::SmallHere,
+                    _ => Layout::ShortLeaves,
+                };
+                Form::Keys { namespace, numbers, layout, changes: decode_changes(rest)? }
             }
             HASHED_POSITIONS => {
                 let (namespace, rest) = decode_namespace(rest)?;
@@ -110,9 +116,9 @@ impl Step {
     pub fn complete(&mut self, source: &impl Listing, cursor: &mut Cursor) -> Result<(), Failure> {
         match &self.form {
             Form::Records => {}
-            Form::Keys { namespace, numbers, placement, changes } => {
+            Form::Keys { namespace, numbers, layout, changes } => {
                 let changes: Vec<_> = changes.iter().map(|(key, value)| (&key[..], value)).collect();
-                self.records = change(source, *namespace, &changes, *numbers, *placement)?.records;
+                self.records = change(source, *namespace, &changes, *numbers, *layout)?.records;
             }
             Form::Positions { namespace, numbers: None, positions } => {
                 let keys = positions.find(source, *namespace, Order::Hashed, cursor)?;
@@ -122,7 +128,7 @@ impl Step {
             Form::Positions { namespace, numbers: Some(numbers), positions } => {
                 let keys = positions.find(source, *namespace, Order::Ordered, cursor)?;
                 let changes: Vec<_> = keys.iter().map(|key| (&key[..], &None)).collect();
-                self.records = change(source, *namespace, &changes, *numbers, Placement::SmallHere)?.records;
+                self.records = change(source, *namespace, &changes, *numbers, Layout::NOW)?.records;
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use tantalum::{Footprint, NamespaceId};
 
 use super::find::node_at;
-use super::node::{Entry, Node, Place, Placement, bytes_of, cut, encode, full_bytes, separator};
+use super::node::{Entry, INNER_BYTES, Layout, Node, Place, bytes_of, cut, encode, have_values, separator};
 use super::{Kind, Numbers, ROOT, name, value_name};
 use crate::failure::Failure;
 use crate::record::{Name, Value};
@@ -28,10 +28,10 @@ pub(crate) fn change(
     namespace: NamespaceId,
     changes: &[Change<'_>],
     numbers: Numbers,
-    placement: Placement,
+    layout: Layout,
 ) -> Result<Changed, Failure> {
     let loaded = Loaded::default();
-    let mut work = Work { placement, ..Work::new(source, &loaded, namespace, numbers) };
+    let mut work = Work { layout, ..Work::new(source, &loaded, namespace, numbers) };
     work.root(changes)?;
     Ok(work.changed(numbers))
 }
@@ -92,8 +92,8 @@ struct Child<'a> {
 
 impl Child<'_> {
     /// Whether it has changed and become small.
-    fn is_small(&self) -> bool {
-        self.changed.as_ref().is_some_and(|all| bytes_of(all) < full_bytes(all) / 4)
+    fn is_small(&self, layout: Layout, level: u8) -> bool {
+        self.changed.as_ref().is_some_and(|all| bytes_of(all) < layout.full_bytes(level, all) / 4)
     }
 }
 
@@ -111,7 +111,7 @@ struct Work<'a, S> {
     loaded: &'a Loaded,
     namespace: NamespaceId,
     numbers: Numbers,
-    placement: Placement,
+    layout: Layout,
     /// Nodes to be written, with their levels; `None` for those to be removed.
     nodes: BTreeMap<u64, Option<(u8, Vec<Entry<'a>>)>>,
     records: Records,
@@ -125,7 +125,7 @@ fn chunks_of(entries: &[Entry<'_>]) -> u64 {
 impl<'a, S: Source> Work<'a, S> {
     fn new(source: &'a S, loaded: &'a Loaded, namespace: NamespaceId, numbers: Numbers) -> Work<'a, S> {
         let (nodes, records) = (BTreeMap::new(), Records::new());
-        Work { source, loaded, namespace, numbers, placement: Placement::SmallHere, nodes, records }
+        Work { source, loaded, namespace, numbers, layout: Layout::NOW, nodes, records }
     }
 
     fn damaged(&self) -> Failure {
@@ -145,7 +145,8 @@ impl<'a, S: Source> Work<'a, S> {
             Some(node) => (node.level(), self.subtree(node, ROOT, &[], changes)?),
             None => {
                 let (entries, _) = self.merged(&[], changes);
-                (0, self.pieces(ROOT, &[], 0, entries, true))
+                let full = self.layout.full_bytes(0, &entries);
+                (0, self.pieces(ROOT, &[], 0, entries, full, true))
             }
         };
         self.raise(level, children)
@@ -203,7 +204,7 @@ impl<'a, S: Source> Work<'a, S> {
         while children.len() > 1 {
             let entries = self.store_children(level, children);
             level = level.checked_add(1).ok_or(self.damaged())?;
-            let nodes = cut(entries, true);
+            let nodes = cut(entries, INNER_BYTES, true);
             children = nodes.into_iter().map(|entries| self.new_child(entries)).collect();
         }
         match children.pop().and_then(|child| child.changed) {
@@ -270,7 +271,10 @@ impl<'a, S: Source> Work<'a, S> {
         }
         let before = node.entries(low).ok_or(damaged)?;
         let (after, appended) = self.merged(&before, changes);
-        Ok(self.pieces(number, low, level, after, appended))
+        // what leaves of earlier versions are split into takes more, and a full store must be able to delete
+        let stays = !have_values(&after) && after.len() <= before.len();
+        let full = if stays { INNER_BYTES } else { self.layout.full_bytes(level, &after) };
+        Ok(self.pieces(number, low, level, after, full, appended))
     }
 
     /// The same of an inner node: the changes of each child together.
@@ -293,7 +297,7 @@ impl<'a, S: Source> Work<'a, S> {
             changes = rest;
         }
         let stays = |(_, number, children): &(usize, u64, Vec<Child<'a>>)| match &children[..] {
-            [child] => child.number == *number && !child.is_small(),
+            [child] => child.number == *number && !child.is_small(self.layout, level),
             _ => false,
         };
         if changed.iter().all(stays) {
@@ -315,7 +319,7 @@ impl<'a, S: Source> Work<'a, S> {
             return Ok(vec![Child { low, number, changed: None }]);
         }
         let appended = after.starts_with(&before);
-        Ok(self.pieces(number, low, level + 1, after, appended))
+        Ok(self.pieces(number, low, level + 1, after, INNER_BYTES, appended))
     }
 
     /// The child of an inner node that has a key.
@@ -331,7 +335,7 @@ impl<'a, S: Source> Work<'a, S> {
         let mut numbers = Vec::with_capacity(changes.len());
         for (key, value) in changes {
             match (leaf.find(key)?, value) {
-                (Some(Place::Apart(number)), Some(value)) if !self.placement.is_here(key, value) => {
+                (Some(Place::Apart(number)), Some(value)) if !self.layout.is_here(key, value) => {
                     numbers.push(Some(number));
                 }
                 // a key that is not there is not deleted
@@ -372,7 +376,7 @@ impl<'a, S: Source> Work<'a, S> {
         before: Option<Place<&[u8]>>,
         value: &'a Option<Value>,
     ) -> Option<Place<&'a [u8]>> {
-        let here = value.as_ref().filter(|value| self.placement.is_here(key, value));
+        let here = value.as_ref().filter(|value| self.layout.is_here(key, value));
         let number = match (before, here, value) {
             (Some(Place::Apart(number)), ..) => number,
             (_, None, Some(_)) => self.numbers.take(),
@@ -393,13 +397,15 @@ impl<'a, S: Source> Work<'a, S> {
         let mut merged: Vec<Child<'a>> = Vec::with_capacity(children.len());
         for child in children {
             match merged.pop() {
-                Some(left) if left.is_small() || child.is_small() => {
+                Some(left) if left.is_small(self.layout, level) || child.is_small(self.layout, level) => {
                     let mut entries = self.entries_of(&left, level)?;
                     let right = self.entries_of(&child, level)?;
                     let apart = chunks_of(&entries) + chunks_of(&right);
                     entries.extend(right);
                     // a full store must be able to delete
-                    if bytes_of(&entries) > full_bytes(&entries) * 3 / 4 || chunks_of(&entries) > apart {
+                    if bytes_of(&entries) > self.layout.full_bytes(level, &entries) * 3 / 4
+                        || chunks_of(&entries) > apart
+                    {
                         merged.extend([left, child]);
                         continue;
                     }
@@ -443,13 +449,14 @@ impl<'a, S: Source> Work<'a, S> {
         entries
     }
 
-    /// The nodes into which a node is split; none if it is empty.
+    /// The nodes into which a node is split beyond so many bytes; none if it is empty.
     fn pieces(
         &mut self,
         number: u64,
         low: &'a [u8],
         level: u8,
         entries: Vec<Entry<'a>>,
+        full: usize,
         appended: bool,
     ) -> Vec<Child<'a>> {
         if entries.is_empty() {
@@ -457,7 +464,7 @@ impl<'a, S: Source> Work<'a, S> {
             return Vec::new();
         }
         let mut children: Vec<Child<'a>> = Vec::new();
-        for entries in cut(entries, appended) {
+        for entries in cut(entries, full, appended) {
             let (low, number) = match children.last().and_then(|before| before.changed.as_ref()?.last()) {
                 None => (low, number),
                 Some(last) if level == 0 => (separator(last.key, entries[0].key), self.numbers.take()),

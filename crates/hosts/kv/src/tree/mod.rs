@@ -17,7 +17,7 @@ use crate::record::Name;
 
 pub(crate) use change::{Change, Mended, change, mend};
 pub(crate) use find::{Gap, Page, PageEntry, Piece, find, page};
-pub(crate) use node::{Place, Placement};
+pub(crate) use node::{Layout, Place};
 pub(crate) use numbers::Numbers;
 
 /// The number of the root. A namespace without keys has none.

@@ -21,8 +21,13 @@ const NUMBER_BYTES: usize = 8;
 /// In where a value ends: it lies apart.
 const APART: u16 = 1 << 15;
 
-/// Beyond this many bytes a node without values is split, unless it has too few entries. Two such nodes fit in a unit of the drive.
-pub(super) const FULL_BYTES: usize = 2008;
+/// Beyond this many bytes an inner node is split, unless it has too few entries. Two such nodes fit in a unit of the drive.
+pub(super) const INNER_BYTES: usize = 2008;
+
+/// Beyond this many bytes a leaf without values is split that gets another key, unless it has too few entries. Eight such leaves fit in a
+/// unit of the drive: each insert writes one. Earlier versions made leaves of up to [`INNER_BYTES`]; such a one is split when it gets a
+/// key, and not when it loses one, since what it is split into takes more of the drive.
+pub(super) const NUMBERS_BYTES: usize = 472;
 
 /// An entry of a leaf that has values takes at least this much: the log of a transaction that deletes any of a full store's records
 /// has a bit for each, and the store keeps room for that by its size (`limits.rs`).
@@ -43,19 +48,33 @@ pub(crate) enum Place<V> {
     Apart(u64),
 }
 
-/// Whether small values lie with their keys. What an earlier version has logged does not know it.
+/// How a tree is laid out. What an earlier version has logged is put in place as that version had planned it: with the same nodes, since
+/// what follows in its log counts on their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Placement {
+pub(crate) enum Layout {
+    /// As it is now: small values lie with their keys, and leaves without values are short.
+    ShortLeaves,
+    /// As before: leaves without values are as long as inner nodes.
     SmallHere,
+    /// As before that: all values lie apart.
     AllApart,
 }
 
-impl Placement {
+impl Layout {
+    pub const NOW: Layout = Layout::ShortLeaves;
+
     /// Whether a value lies with its key. What could be the head of a large value never does: a head is a record.
     pub fn is_here(self, key: &[u8], value: &[u8]) -> bool {
-        self == Placement::SmallHere
-            && key.len() + value.len() <= HERE_BYTES
-            && number_of_head(value).is_none()
+        self != Layout::AllApart && key.len() + value.len() <= HERE_BYTES && number_of_head(value).is_none()
+    }
+
+    /// Beyond how many bytes a node of this level and these entries is split.
+    pub(super) fn full_bytes(self, level: u8, entries: &[Entry<'_>]) -> usize {
+        match (level, have_values(entries)) {
+            (0, true) => LEAF_BYTES,
+            (0, false) if self == Layout::ShortLeaves => NUMBERS_BYTES,
+            _ => INNER_BYTES,
+        }
     }
 }
 
@@ -248,7 +267,7 @@ pub(super) fn encode(level: u8, entries: &[Entry<'_>]) -> Vec<u8> {
 }
 
 /// Whether a node of these entries has values.
-fn have_values(entries: &[Entry<'_>]) -> bool {
+pub(super) fn have_values(entries: &[Entry<'_>]) -> bool {
     entries.iter().any(|entry| matches!(entry.place, Place::Here(_)))
 }
 
@@ -272,14 +291,9 @@ pub(super) fn bytes_of(entries: &[Entry<'_>]) -> usize {
     HEAD_BYTES + entries.iter().map(|entry| entry_bytes(entry, has_values)).sum::<usize>()
 }
 
-/// Beyond how many bytes a node of these entries is split.
-pub(super) fn full_bytes(entries: &[Entry<'_>]) -> usize {
-    if have_values(entries) { LEAF_BYTES } else { FULL_BYTES }
-}
-
-/// Divides entries into nodes: of equal size, or full ones if keys were appended, since more may follow.
-pub(super) fn cut(entries: Vec<Entry<'_>>, appended: bool) -> Vec<Vec<Entry<'_>>> {
-    let (total, full, has_values) = (bytes_of(&entries), full_bytes(&entries), have_values(&entries));
+/// Divides entries into nodes, beyond so many bytes: of equal size, or full ones if keys were appended, since more may follow.
+pub(super) fn cut(entries: Vec<Entry<'_>>, full: usize, appended: bool) -> Vec<Vec<Entry<'_>>> {
+    let (total, has_values) = (bytes_of(&entries), have_values(&entries));
     if total <= full || entries.len() < LEAST_SPLIT {
         return vec![entries];
     }
@@ -364,10 +378,10 @@ mod tests {
     /// What could be the head of a large value is a record: its description names it.
     #[test]
     fn small_values_lie_with_their_keys_but_heads_do_not() {
-        let is_here = |key: usize, value: &[u8]| Placement::SmallHere.is_here(&vec![1; key], value);
+        let is_here = |key: usize, value: &[u8]| Layout::NOW.is_here(&vec![1; key], value);
         assert!(is_here(16, &[0; 304]) && is_here(320, b"") && is_here(1, b"largo\0\0\0\0\0\0\0\0"));
         assert!(!is_here(16, &[0; 305]) && !is_here(321, b"") && !is_here(1, b"large\0\0\0\0\0\0\0\0"));
-        assert!(!Placement::AllApart.is_here(b"a", b"b"));
+        assert!(!Layout::AllApart.is_here(b"a", b"b"));
     }
 
     #[test]
@@ -403,16 +417,18 @@ mod tests {
                 .zip(0..)
                 .map(|(key, number)| Entry { key, place: Place::Apart(number) })
                 .collect();
-            for appended in [false, true] {
-                let nodes = cut(all.clone(), appended);
+            for (full, appended) in
+                [INNER_BYTES, NUMBERS_BYTES].map(|full| [(full, false), (full, true)]).concat()
+            {
+                let nodes = cut(all.clone(), full, appended);
                 assert_eq!(nodes.concat(), all);
                 for node in &nodes {
                     assert!(bytes_of(node) <= 4056 - 10, "{} bytes", bytes_of(node));
                     assert!(node.len() >= 2, "{count} {bytes}");
                     assert!(bytes < 100 || nodes.len() == 1 || node.len() <= 3);
                 }
-                let full = bytes_of(&nodes[0]) > FULL_BYTES - 30;
-                assert!(bytes > 16 || full == appended, "{count} {}", bytes_of(&nodes[0]));
+                let is_full = bytes_of(&nodes[0]) > full - 30;
+                assert!(bytes > 16 || is_full == appended, "{count} {}", bytes_of(&nodes[0]));
             }
         }
     }
@@ -425,7 +441,7 @@ mod tests {
             let all: Vec<Entry<'_>> =
                 keys[..count].iter().map(|key| Entry { key, place: Place::Here(&value) }).collect();
             for appended in [false, true] {
-                let nodes = cut(all.clone(), appended);
+                let nodes = cut(all.clone(), LEAF_BYTES, appended);
                 assert_eq!(nodes.concat(), all);
                 let is_whole = |node: &Vec<Entry<'_>>| bytes_of(node) <= LEAF_BYTES;
                 assert!(nodes[..nodes.len() - 1].iter().all(is_whole), "{count}");
