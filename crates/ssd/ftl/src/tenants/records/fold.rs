@@ -166,6 +166,7 @@ impl RecordsFold {
             copies.extend(over.without_copied(of_key)?);
         }
         newest.by_value().try_for_each(|of_key| over.without_replaced(of_key))?;
+        over.make_room(&copies, newest.by_value());
         copies.into_iter().for_each(|copy| over.insert(copy));
         for of_key in newest.by_value() {
             if let Some(tombstone) = over.insert_new(of_key) {
@@ -258,13 +259,31 @@ impl Over<'_> {
         Ok(())
     }
 
+    /// The segments of a key of which entries are added: those that are newer than the checkpoint, if its value is.
+    fn added<'b>(&self, segments: &'b [Assertion]) -> impl Iterator<Item = &'b Assertion> + use<'b> {
+        let head = self.new_head(segments).filter(|head| !head.tombstone);
+        segments.iter().filter(move |of| head.is_some_and(|head| of.best.version == head.version))
+    }
+
+    /// Makes room for all entries that are added: they come in the order of their hashes.
+    fn make_room<'b>(&mut self, copies: &[&Assertion], by_value: impl Iterator<Item = &'b [Assertion]>) {
+        let mut added: BTreeMap<NamespaceId, u64> = BTreeMap::new();
+        let new = by_value
+            .filter_map(|of_key| Some((of_key.first()?.namespace, self.added(of_key).count() as u64)));
+        let copied = copies.iter().map(|copy| (copy.namespace, 1));
+        new.chain(copied).for_each(|(namespace, count)| *added.entry(namespace).or_default() += count);
+        for (namespace, count) in added.into_iter().filter(|(_, count)| *count > 0) {
+            self.namespaces.get_mut(&namespace).expect("it is there").index.get_mut().reserve(count);
+        }
+    }
+
     /// Adds the entries for a key that are newer than the checkpoint, if any. Returns the place of a tombstone.
     fn insert_new(&mut self, segments: &[Assertion]) -> Option<RecordPlace> {
         let head = self.new_head(segments)?;
         if head.tombstone {
             return Some(head.place);
         }
-        segments.iter().filter(|of| of.best.version == head.version).for_each(|of| self.insert(of));
+        self.added(segments).for_each(|of| self.insert(of));
         self.namespaces.get_mut(&segments[0].namespace).expect("it is there").records += 1;
         None
     }

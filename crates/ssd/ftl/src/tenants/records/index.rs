@@ -125,11 +125,23 @@ impl Index {
         (entries * 100).div_ceil(self.load_factor_percent.into()).max(LEAST_HOMES)
     }
 
-    /// Twice as many homes, or enough for the expected records if that is less.
-    fn grow(&mut self) {
-        let doubled = self.homes * 2;
-        let expects_more = self.homes < self.expected_homes;
-        self.resize(if expects_more { doubled.min(self.expected_homes) } else { doubled });
+    /// Whether this many homes are enough for this many entries.
+    fn suffice(&self, homes: u64, entries: u64) -> bool {
+        entries * 100 <= homes * u64::from(self.load_factor_percent)
+    }
+
+    /// Makes room for as many more entries as soon follow: as much as adding them would make, in one step. If they come in the
+    /// order of their hashes, an index that grows meanwhile crowds those that have come.
+    pub fn reserve(&mut self, more: u64) {
+        let mut homes = self.homes;
+        while !self.suffice(homes, self.entries + more) {
+            // twice as many, or enough for the expected records if that is less
+            let expects_more = homes < self.expected_homes;
+            homes = if expects_more { (homes * 2).min(self.expected_homes) } else { homes * 2 };
+        }
+        if homes > self.homes {
+            self.resize(homes);
+        }
     }
 
     fn resize(&mut self, homes: u64) {
@@ -240,8 +252,8 @@ impl Index {
 
     /// Adds an entry.
     pub fn insert(&mut self, entry: Entry) {
-        if (self.entries + 1) * 100 > self.homes * u64::from(self.load_factor_percent) {
-            self.grow();
+        if !self.suffice(self.homes, self.entries + 1) {
+            self.reserve(1);
         }
         let mut at = self.first(entry.hash);
         while at < self.slots.len() && self.slots[at].rest != 0 && self.slots[at].hash == entry.hash {
@@ -342,6 +354,26 @@ mod tests {
         assert!((0..9_999).all(|number| insert(number) <= 13_334));
         assert_eq!(insert(9_999), 13_334);
         assert_eq!((10_000..10_010).map(insert).max(), Some(2 * 13_334), "more came than were expected");
+    }
+
+    #[test]
+    fn an_index_with_room_for_more_entries_is_as_large_as_when_they_were_added() {
+        for (expected_records, more) in [(0, 0), (0, 1), (0, 700), (10_000, 700), (10_000, 9_000), (300, 700)]
+        {
+            let attributes = NamespaceAttributes { expected_records, ..NamespaceAttributes::default() };
+            let (mut one_by_one, mut reserved) = (index(75), index(75));
+            one_by_one.expected_homes = Index::new(&attributes).homes;
+            reserved.expected_homes = one_by_one.expected_homes;
+            let add = |index: &mut Index, number: u64| index.insert(entry(number << 50, number as u32));
+            (0..100).for_each(|number| add(&mut one_by_one, number));
+            (0..100).for_each(|number| add(&mut reserved, number));
+            reserved.reserve(more);
+            let homes = reserved.homes;
+            (100..100 + more).for_each(|number| add(&mut one_by_one, number));
+            (100..100 + more).for_each(|number| add(&mut reserved, number));
+            assert_eq!((reserved.homes, homes), (one_by_one.homes, one_by_one.homes), "{more} more");
+            assert!(reserved.from(0).eq(one_by_one.from(0)));
+        }
     }
 
     /// Half a million records in the order of their hashes, in an index that was not sized for them: each is found with
