@@ -252,9 +252,17 @@ impl Slots {
     /// From now on it is known which free slots take space of the host's disk. Of those that are free now, the first
     /// `on_disk` slots may have some that do.
     pub fn watch_idle(&mut self, on_disk: u32) {
-        let mut idle = Idle::default();
-        (1..=on_disk).map(Slot).filter(|slot| !self.taken.has(slot.index())).for_each(|slot| idle.add(slot));
-        self.idle = Some(idle);
+        assert!(self.waiting() == 0 && self.leased.is_empty(), "released slots are not free yet");
+        let last = (on_disk / 64, u64::MAX >> (63 - on_disk % 64));
+        let free = |word: u32| {
+            let used = self.used.get(word as usize).copied().unwrap_or(0);
+            // there is no slot 0
+            !used & if word == last.0 { last.1 } else { u64::MAX } & !u64::from(word == 0)
+        };
+        let bits: Vec<u64> = (0..=last.0).map(free).collect();
+        let count = bits.iter().map(|word| word.count_ones()).sum();
+        let end = bits.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        self.idle = Some(Idle { bits, count, end });
     }
 
     /// Free slots that may take space of the host's disk.
