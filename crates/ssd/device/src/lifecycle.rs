@@ -198,13 +198,24 @@ impl Device {
 
     /// Shuts down cleanly: flushes, takes a checkpoint, closes the image.
     pub fn shutdown(mut self, at_ns: Nanoseconds) -> Result<(), Status> {
-        self.close(at_ns).map(drop)
+        self.close(at_ns)?;
+        self.close_image()
+    }
+
+    /// What a drive that was shut down leaves in its image beside what a killed one does. One that must only be read leaves
+    /// nothing.
+    fn close_image(&mut self) -> Result<(), Status> {
+        match self.refuses_changes() {
+            Some(_) => Ok(()),
+            None => self.engine_mut()?.ftl.nand_mut().leave_summary().map_err(Status::from),
+        }
     }
 
     /// Shuts down cleanly as [`Device::shutdown`] does, for a device that is shared with others: closes the image, and
     /// fails every later command. If that fails, the device is still there, and has the image open.
     pub fn put_away(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         self.close(at_ns)?;
+        self.close_image()?;
         self.let_go();
         Ok(())
     }

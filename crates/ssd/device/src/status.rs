@@ -209,6 +209,7 @@ impl From<NandError> for Status {
             NandError::Erased { ppn } => Status::Damaged(Damage::Erased { ppn }),
             NandError::Uncorrectable { ppn } => Status::Damaged(Damage::Unreadable { ppn }),
             NandError::DataChecksum { .. } => Status::Damaged(Damage::Buffer),
+            NandError::PageRecords { block } => Status::Damaged(Damage::PageRecords { block }),
             error => Status::Internal(error),
         }
     }

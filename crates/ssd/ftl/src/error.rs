@@ -1,6 +1,6 @@
 //! The FTL's errors.
 
-use tantalum_nand::{GeometryError, NandError, PageId, Ppn};
+use tantalum_nand::{BlockId, GeometryError, NandError, PageId, Ppn};
 
 use crate::key::{Key, NamespaceId};
 use crate::types::{FileId, Lpn, Seq};
@@ -79,6 +79,12 @@ pub enum Damage {
     PageRecord {
         /// The page.
         page: PageId,
+    },
+    /// A page's record in the image that was intact, or not looked at, when the image was opened.
+    #[error("a page record of block {block}; `tantalum check` shows whether it can be repaired")]
+    PageRecords {
+        /// The block.
+        block: BlockId,
     },
     /// A spare area that no drive writes.
     #[error("the spare area of place {ppn}")]

@@ -87,6 +87,12 @@ pub enum NandError {
         /// The checksum of the actual contents.
         computed: u32,
     },
+    /// Page records of a block differ from those that were written.
+    #[error("a page record of block {block} is damaged; `tantalum check` shows whether it can be repaired")]
+    PageRecords {
+        /// The block.
+        block: BlockId,
+    },
     /// No buffer number is left for another staged unit.
     #[error("all {slots} buffers are in use")]
     OutOfSlots {

@@ -17,10 +17,11 @@ use super::nvm_lines::{self, LINE_BYTES, Line};
 use super::ordered::Ordered;
 use super::redo_log::REDO_LOG_BYTES;
 use super::store::Store;
+use super::summary::{self, SUMMARY_AT, Summary};
 use super::tally::Sums;
 use super::{
-    Access, Examination, HostSync, Image, ImageFinding, MappedFile, NvmCells, ProtectedDram, SlotStore,
-    SlotsInFile, Synced,
+    Access, Examination, HostSync, Image, ImageFinding, MappedFile, MediumState, NvmCells, ProtectedDram,
+    SlotStore, SlotsInFile, Synced,
 };
 use crate::checksum::checksum_of;
 use crate::error::{HostError, NandError};
@@ -201,6 +202,12 @@ impl FileImage {
         })
     }
 
+    /// The summary of its page records, if it has one that is up to date.
+    pub(super) fn read_summary(&self) -> Result<Option<Summary>, NandError> {
+        let (Some(log), Some(tally)) = (self.layout.log, self.read_tally()?) else { return Ok(None) };
+        Summary::read(&tally, |bytes, at| self.read(bytes, log.log_at + at, "read the summary"))
+    }
+
     fn first_page_at(&self, block: BlockId) -> u64 {
         self.layout.page_at(self.geometry.page(block, 0))
     }
@@ -345,6 +352,15 @@ impl Synced for FileImage {
     fn settle(&mut self) -> Result<(), NandError> {
         let settled = self.store.as_ordered().map_or(Ok(()), Ordered::settle);
         settled.map_err(io_error(&self.path, "write all records in place"))
+    }
+
+    fn summarise(&mut self, state: &MediumState<'_>) {
+        let Ok(Some(tally)) = self.read_tally() else { return };
+        let bytes = summary::encode(&self.geometry, state, &self.sums, &self.data_checksums, tally);
+        if let Some(ordered) = self.store.as_ordered() {
+            // the next opening does without it
+            let _ = ordered.write_in_empty_log(&bytes, SUMMARY_AT);
+        }
     }
 
     fn takes_space_back(&self) -> bool {

@@ -39,6 +39,7 @@ mod slots;
 mod spare_buffers;
 mod state;
 mod store;
+mod summary;
 #[doc(hidden)]
 pub mod tally;
 #[cfg(test)]
@@ -67,6 +68,7 @@ pub use redo_log::{REDO_LOG_BYTES, RedoPlace};
 pub use slots::{Lease, Slot, Slots};
 pub use spare_buffers::BufferId;
 pub use state::{Block, MOVED, PageState};
+pub use summary::MediumState;
 pub use timing::Timing;
 
 use std::sync::Arc;
@@ -267,6 +269,10 @@ pub trait Synced {
 
     /// Makes all changes durable, and everything that was released free to be overwritten. No sync may be under way.
     fn settle(&mut self) -> Result<(), NandError>;
+
+    /// Leaves a summary of the medium, so that the next opening need not read the page records. Everything must have been
+    /// settled, and nothing be undone any more. Nothing is lost if it fails, which the host's next change tells.
+    fn summarise(&mut self, state: &MediumState<'_>);
 
     /// Whether its host takes space back, as far as is known.
     fn takes_space_back(&self) -> bool;

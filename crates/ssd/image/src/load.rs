@@ -1,12 +1,15 @@
 //! What an image in a file says about its blocks, pages and slots, read when it is opened.
 //!
-//! Only blocks that have been erased or programmed are read, so that a large, mostly empty image opens fast; and of an erased
+//! A summary (`summary.rs`) says it of most blocks after a clean shutdown. Otherwise page records do:
+//! only blocks that have been erased or programmed are read, so that a large, mostly empty image opens fast; and of an erased
 //! one only the first page's record, since pages are programmed in order. If a record behind one that does not count did count,
 //! the tally would not add up. Whoever looks for damage reads all of them. A copyback
 //! leaves two places that name one slot; the place programmed last owns it.
 //!
 //! A record with a wrong checksum is live if the tally adds up with it, and was erased long ago if the tally adds up
 //! without it. Live ones are refused, or recorded for a repair.
+
+mod summarised;
 
 use std::collections::{HashMap, HashSet};
 
@@ -61,29 +64,13 @@ impl Contents {
 
     /// The contents of an image. The image takes over what is known about its records.
     pub fn load(image: &mut FileImage, damage: Damage) -> Result<(Contents, Examination), MediumError> {
-        let geometry = *image.geometry();
-        let mut loader = Loader {
-            image,
-            geometry,
-            contents: Contents::erased(&geometry),
-            damage,
-            file_bytes: image.bytes()?,
-            used: Vec::new(),
-            watermark: 0,
-            shared: HashSet::new(),
-            sums: Sums::new(&geometry),
-            data_checksums: Vec::new(),
-            damaged: Vec::new(),
-            examination: Examination::default(),
+        // whoever looks for damage looks at everything
+        let summary = if damage == Damage::Refuse { image.read_summary()? } else { None };
+        let summarised = summary.map(|summary| Loader::with_summary(image, &summary)).transpose()?.flatten();
+        let (loader, tally_number) = match summarised {
+            Some(loaded) => loaded,
+            None => Loader::without_summary(image, damage)?,
         };
-        let used_blocks = loader.load_blocks()?;
-        for &block in &used_blocks {
-            loader.load_pages(block)?;
-        }
-        let tally_number = loader.compare_with_tally()?;
-        if !loader.shared.is_empty() {
-            loader.find_owners(&used_blocks)?;
-        }
         let Loader { mut contents, watermark, used, sums, data_checksums, examination, .. } = loader;
         contents.slots = Slots::rebuild(watermark, used);
         image.adopt(sums, tally_number, data_checksums);
@@ -130,7 +117,39 @@ struct Loader<'a> {
     examination: Examination,
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
+    fn new(image: &'a FileImage, damage: Damage) -> Result<Loader<'a>, MediumError> {
+        let geometry = *image.geometry();
+        Ok(Loader {
+            image,
+            geometry,
+            contents: Contents::erased(&geometry),
+            damage,
+            file_bytes: image.bytes()?,
+            used: Vec::new(),
+            watermark: 0,
+            shared: HashSet::new(),
+            sums: Sums::new(&geometry),
+            data_checksums: Vec::new(),
+            damaged: Vec::new(),
+            examination: Examination::default(),
+        })
+    }
+
+    /// Reads all page records that may count. Also returns the number of the tally.
+    fn without_summary(image: &'a FileImage, damage: Damage) -> Result<(Loader<'a>, u32), MediumError> {
+        let mut loader = Loader::new(image, damage)?;
+        let used_blocks = loader.load_blocks()?;
+        for &block in &used_blocks {
+            loader.load_pages(block)?;
+        }
+        let tally_number = loader.compare_with_tally()?;
+        if !loader.shared.is_empty() {
+            loader.find_owners(&used_blocks)?;
+        }
+        Ok((loader, tally_number))
+    }
+
     /// Refuses the image, or records the finding.
     fn found(&mut self, finding: ImageFinding, error: MediumError) -> Result<(), MediumError> {
         if self.damage == Damage::Refuse {
@@ -230,20 +249,28 @@ impl Loader<'_> {
         Ok(head.state())
     }
 
-    fn note_slot(&mut self, slot: u32, data_checksum: u32) -> Result<(), MediumError> {
-        let end = self.image.layout.slot_at(Slot(slot)) + UNIT_BYTES as u64;
-        check_length(&self.image.path, self.file_bytes, if slot < SLOT_LIMIT { end } else { u64::MAX })?;
-        let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
+    /// Makes room for what is known of a slot.
+    fn know_slot(&mut self, slot: u32) -> Result<(), MediumError> {
+        let is_one = (1..SLOT_LIMIT).contains(&slot);
+        let end = is_one.then(|| self.image.layout.slot_at(Slot(slot)) + UNIT_BYTES as u64);
+        check_length(&self.image.path, self.file_bytes, end.unwrap_or(u64::MAX))?;
+        let word = slot as usize / 64;
         if self.used.len() <= word {
             self.used.resize(word + 1, 0);
             self.data_checksums.resize(64 * (word + 1), 0);
         }
+        self.watermark = self.watermark.max(slot);
+        Ok(())
+    }
+
+    fn note_slot(&mut self, slot: u32, data_checksum: u32) -> Result<(), MediumError> {
+        self.know_slot(slot)?;
+        let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
         self.data_checksums[Slot(slot).index()] = data_checksum;
         if self.used[word] & bit != 0 {
             self.shared.insert(slot);
         }
         self.used[word] |= bit;
-        self.watermark = self.watermark.max(slot);
         Ok(())
     }
 

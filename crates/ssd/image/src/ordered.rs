@@ -19,6 +19,7 @@
 //! - Space is given back to the host as if zeros were written. A slot's goes back when the slot may be overwritten. That of
 //!   records that count for nothing, because their block was erased, goes back when the redo log has just started over: then
 //!   the records in place say so too, durably, and no group has older ones.
+//! - Behind the empty group of a closed image may be a summary (`summary.rs`), which is no group and which the next one overwrites.
 //! - A sync runs while others write. If they change so much that the next group might not fit, the writer ends that sync.
 //! - After a failed write or sync nothing is written (`host_file.rs`): there is no way to know what the disk has. A group
 //!   names data only once they were written.
@@ -374,7 +375,21 @@ impl Ordered {
     /// Leaves a file that needs no redo log.
     pub fn close(&mut self) -> io::Result<()> {
         self.sync()?;
-        self.put_in_place()
+        if self.is_empty() { self.file.check() } else { self.put_in_place() }
+    }
+
+    /// Whether everything is in place, and durable.
+    fn is_empty(&self) -> bool {
+        !self.is_open
+            && self.head == SECTOR as u64
+            && self.void.count() == 0
+            && self.records.changed().next().is_none()
+    }
+
+    /// Writes bytes where the next groups will be, of which nothing is promised. Everything must have been settled.
+    pub fn write_in_empty_log(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
+        assert!(self.is_empty() && self.body_bytes() == 0, "the redo log has groups, or is to have one");
+        self.log.write(&Sectors::new(bytes), self.place.log_at + at)
     }
 }
 

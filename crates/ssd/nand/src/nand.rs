@@ -40,7 +40,7 @@ use tantalum_image::Array;
 use tantalum_image::Slots;
 use tantalum_image::{
     Access, Contents, Damage, Examination, FileImage, HostSync, Image, MAX_DESCRIPTION_BYTES,
-    MAX_PROTECTED_BYTES, MemoryImage, TestHost,
+    MAX_PROTECTED_BYTES, MediumState, MemoryImage, TestHost,
 };
 use tantalum_image::{Block, MOVED, PageState};
 use tantalum_image::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn};
@@ -309,6 +309,24 @@ impl Nand {
         if let Some(image) = self.image.synced() {
             image.settle()?;
             self.slots.settle();
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable in place, as [`Nand::sync_in_place`] does, and leaves a summary of the page records in the image,
+    /// so that the next opening need not read them. Nothing that was issued can be undone any more. For a host that closes the
+    /// image; of one that was not opened with [`Access::Ordered`] nothing is done.
+    pub fn leave_summary(&mut self) -> Result<(), NandError> {
+        self.powered()?;
+        self.advance(self.idle_ns().max(self.now_ns()));
+        self.sync_in_place()?;
+        if let Some(image) = self.image.synced() {
+            image.summarise(&MediumState {
+                blocks: &self.blocks,
+                page_states: &self.page_states,
+                slot_of: &self.slot_of,
+                operations: self.operations,
+            });
         }
         Ok(())
     }

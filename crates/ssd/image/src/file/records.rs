@@ -128,28 +128,38 @@ impl FileImage {
     fn sum_of_pages(&self, block: BlockId, erase_count: u32) -> Result<u64, NandError> {
         let (first, mut sum) = (self.geometry.page(block, 0), 0_u64);
         self.visit_pages(block, self.geometry.pages_per_block, |index, bytes| {
-            if let StoredPage::Whole(head) = PageHead::parse(bytes)
-                && head.erase_count.get() == erase_count
-            {
-                sum = sum.wrapping_add(tally::of_page(PageId(first.0 + index), head.checksum()));
-            }
+            sum = sum.wrapping_add(addition(PageId(first.0 + index), bytes, erase_count));
             Ok::<(), NandError>(())
         })?;
         Ok(sum)
     }
 
-    /// Calls `visit` with the spare area of each unit of a block.
+    /// Calls `visit` with the spare area of each unit of a block, whose page records must add up to what they did.
     fn visit_spares(
         &self,
         block: BlockId,
         mut visit: impl FnMut(usize, &UnitSpare),
     ) -> Result<(), NandError> {
         let units = self.geometry.units_per_page() as usize;
+        let (first, expected) = (self.geometry.page(block, 0), self.sums.block(block));
+        let mut sum = 0_u64;
         self.visit_pages(block, self.geometry.pages_per_block, |page, record| {
+            sum = sum.wrapping_add(addition(PageId(first.0 + page), record, expected.erase_count));
             let (spares, _) = record[size_of::<PageHead>()..].as_chunks();
             (page as usize * units..).zip(spares).for_each(|(unit, spare)| visit(unit, spare));
-            Ok(())
-        })
+            Ok::<(), NandError>(())
+        })?;
+        if sum == expected.pages { Ok(()) } else { Err(NandError::PageRecords { block }) }
+    }
+}
+
+/// What the bytes of a page's record add to the sum, if its block has this erase count.
+fn addition(page: PageId, bytes: &[u8], erase_count: u32) -> u64 {
+    match PageHead::parse(bytes) {
+        StoredPage::Whole(head) if head.erase_count.get() == erase_count => {
+            tally::of_page(page, head.checksum())
+        }
+        _ => 0,
     }
 }
 
@@ -200,9 +210,18 @@ impl RecordStore for FileImage {
 
     fn read_spares(&self, first: Ppn, spares: &mut [UnitSpare]) -> Result<(), NandError> {
         let page = self.geometry.page_of(first);
-        let index = (first.0 - self.geometry.unit(page, 0).0) as usize;
-        let start = (size_of::<PageHead>() + index * UNIT_SPARE_BYTES) as u64;
-        self.read(spares.as_flattened_mut(), self.layout.page_at(page) + start, "read spare areas")
+        let (block, index) =
+            (self.geometry.block_of(page), (first.0 - self.geometry.unit(page, 0).0) as usize);
+        let mut buffer = [0; MAX_PAGE_RECORD_BYTES];
+        let bytes = &mut buffer[..self.layout.page_record_bytes];
+        match self.read_page(page, bytes)? {
+            StoredPage::Whole(head) if head.erase_count.get() == self.sums.block(block).erase_count => {}
+            _ => return Err(NandError::PageRecords { block }),
+        }
+        let start = size_of::<PageHead>() + index * UNIT_SPARE_BYTES;
+        let spares = spares.as_flattened_mut();
+        spares.copy_from_slice(&bytes[start..start + spares.len()]);
+        Ok(())
     }
 
     fn block_spares(&self, block: BlockId, spares: &mut Vec<UnitSpare>) -> Result<(), NandError> {

@@ -3,3 +3,4 @@
 mod files;
 mod nvm;
 mod space;
+mod summary;
