@@ -23,14 +23,27 @@ if [ -z "$package" ]; then
 fi
 version="${package#linux-image-}"
 kernel="kernel-$version"
-if [ ! -e "$kernel/boot/vmlinuz-$version" ]; then
-    rm -rf "$kernel"
-    apt-get download -q "$package"
-    dpkg-deb -x "$package"_*.deb "$kernel"
-    rm -f "$package"_*.deb
+if [ ! -e "$kernel/vmlinuz" ]; then
+    rm -rf "$kernel" downloads
+    mkdir downloads
+    # newer kernels have their image and their modules in packages of their own
+    parts="$(apt-cache depends "$package" | sed -n "s/^ *Depends: \(linux-[a-z]*-$version\)\$/\1/p")"
+    (cd downloads && apt-get download -q "$package" $parts)
+    for file in downloads/*.deb; do
+        dpkg-deb -x "$file" "$kernel"
+    done
+    rm -rf downloads
+    if [ -e "$kernel/usr/lib/modules" ]; then
+        mkdir -p "$kernel/lib"
+        mv "$kernel/usr/lib/modules" "$kernel/lib/modules"
+    fi
     depmod -b "$kernel" "$version"
+    # the last file: the kernel is complete
+    for image in "$kernel/boot/vmlinuz-$version" "$kernel/lib/modules/$version/vmlinuz"; do
+        [ ! -e "$image" ] || cp "$image" "$kernel/vmlinuz"
+    done
 fi
-cp "$kernel/boot/vmlinuz-$version" vmlinuz
+cp "$kernel/vmlinuz" vmlinuz
 echo "$version" > version
 
 rm -rf root
