@@ -4,6 +4,7 @@
 //! this machine cannot run it. Steps run as an ordinary user, except those that say what they need root for: the program is
 //! for everybody.
 
+mod atomic_writes;
 mod baselines;
 mod browser;
 mod ci_job;
@@ -327,6 +328,26 @@ const STEPS: &[Step] = &[
         ..STEP
     },
     Step {
+        name: "atomic-writes",
+        about: "a guest with the newest kernel uses the atomic writes that a served drive promises, also under power cuts",
+        packages: &[
+            packages::GCC,
+            packages::QEMU,
+            packages::NVME_CLI,
+            packages::BUSYBOX,
+            packages::CPIO,
+            packages::KMOD,
+            packages::E2FSPROGS,
+            packages::XFSPROGS,
+            packages::BTRFS,
+            packages::F2FS,
+            packages::NILFS,
+            packages::FIO,
+        ],
+        run: atomic_writes::run,
+        ..STEP
+    },
+    Step {
         name: "baselines",
         about: "what F2FS and NILFS2 write in a guest, beside our log-structured file systems",
         packages: &[
@@ -357,7 +378,7 @@ const STEPS: &[Step] = &[
 ];
 
 /// Steps that take so long, or only measure, that they run only when named.
-const ONLY_NAMED: &[&str] = &["nvme", "baselines", "speed"];
+const ONLY_NAMED: &[&str] = &["nvme", "atomic-writes", "baselines", "speed"];
 
 /// Runs the steps and prints how each ended.
 pub fn run(options: &Options) -> ExitCode {
@@ -453,7 +474,7 @@ fn run_steps(steps: &[&Step], context: &Context, run_by: &RunBy) -> ExitCode {
 }
 
 /// Steps that mount nothing.
-const WITHOUT_MOUNT: &[&str] = &["c", "nvme"];
+const WITHOUT_MOUNT: &[&str] = &["c", "nvme", "atomic-writes"];
 
 fn run_step(step: &Step, context: &Context, run_by: &RunBy) -> Outcome {
     let mounts = !WITHOUT_MOUNT.contains(&step.name);
@@ -475,6 +496,11 @@ pub fn run_alone(name: &str, folder: &Path) -> ExitCode {
         None => Err(Failure::Wrong(format!("no step named {name:?}"))),
     };
     ordinary_user::tell(outcome)
+}
+
+/// An environment variable, or its default.
+fn named(variable: &str, default: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| default.to_owned())
 }
 
 fn repository() -> Result<PathBuf, Failure> {

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::guest::Guest;
+use super::named;
 use super::served::Served;
 use super::tap::Tap;
 
@@ -35,10 +36,6 @@ const PROTECTED: &[&str] = &["--remap-duplicates", "--block-size", "512"];
 
 /// Units that `file_systems.sh` removes and trims, less what a file system may write elsewhere meanwhile.
 const TRIMMED_UNITS: u64 = 8_000_000 / 4096 * 9 / 10;
-
-fn named(variable: &str, default: &str) -> String {
-    std::env::var(variable).unwrap_or_else(|_| default.to_owned())
-}
 
 /// The three drives, and the guest's requests so far.
 struct Host<'a> {

@@ -12,7 +12,7 @@ use super::shell::{self, Shell};
 pub struct Served<'a> {
     context: &'a Context,
     folder: &'a Path,
-    image: &'static str,
+    image: String,
     options: &'static [&'static str],
     process: String,
     pub port: String,
@@ -30,25 +30,36 @@ impl<'a> Served<'a> {
         profile: &str,
         options: &'static [&'static str],
     ) -> Result<Served<'a>, Failure> {
+        Served::create_as(context, folder, image, &["--profile", profile], options)
+    }
+
+    /// The same with options of its creation.
+    pub fn create_as(
+        context: &'a Context,
+        folder: &'a Path,
+        image: &str,
+        creation: &[&str],
+        options: &'static [&'static str],
+    ) -> Result<Served<'a>, Failure> {
         let none = String::new;
         let mut served = Served {
             context,
             folder,
-            image,
+            image: image.to_owned(),
             options,
             process: none(),
             port: none(),
             name: none(),
             uuid: none(),
         };
-        served.start("127.0.0.1:0", &["--create", "--capacity", "512M", "--profile", profile])?;
+        served.start("127.0.0.1:0", &[&["--create", "--capacity", "512M"], creation].concat())?;
         Ok(served)
     }
 
     /// Returns whether the image could only be opened to be read.
     fn start(&mut self, listen: &str, more: &[&str]) -> Result<bool, Failure> {
         let said = Shell::new(&self.context.tantalum)
-            .args(["serve", self.image, "--time", "none", "--background", "--listen", listen])
+            .args(["serve", &self.image, "--time", "none", "--background", "--listen", listen])
             .args(self.options)
             .args(more)
             .folder(self.folder)
@@ -105,7 +116,7 @@ impl<'a> Served<'a> {
     }
 
     fn run(&self, command: &str, arguments: &[&str]) -> Result<String, Failure> {
-        let shell = Shell::new(&self.context.tantalum).args([command, self.image]).args(arguments);
+        let shell = Shell::new(&self.context.tantalum).args([command, &self.image]).args(arguments);
         shell.folder(self.folder).run()
     }
 
