@@ -4,8 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use tantalum::{
-    Access, Device, DeviceError, Effective, FormatError, InvalidField, MediumError, Profile, Size, Status,
-    UNIT_BYTES,
+    Access, Device, DeviceError, Effective, FormatError, MediumError, Profile, Size, Status, UNIT_BYTES,
 };
 use tantalum_control::Control;
 use tantalum_ftl::LayoutError;
@@ -173,20 +172,25 @@ pub fn created(path: &Path, profile: &Profile) -> Result<Device, Failure> {
     Ok(device)
 }
 
+/// More than any drive makes all or nothing.
+const MOST_UNITS_TRIED: u64 = 1024;
+
 /// Changes up to which size writes are all or nothing, if `--atomic-write` says so.
 pub fn promise_atomic_writes(profile: &mut Profile, size: Option<Size>) -> Result<(), Failure> {
-    let Some(Size(bytes)) = size else { return Ok(()) };
+    let Some(Size(wanted)) = size else { return Ok(()) };
     let unit = UNIT_BYTES as u64;
-    profile.limits.atomic_write_units = match u32::try_from(bytes / unit) {
-        Ok(units) if bytes.is_multiple_of(unit) => units,
-        _ => {
-            let (field, expected) =
-                ("limits.atomic_write_units", "it must be whole units of 4 KiB".to_owned());
-            let invalid = InvalidField { field, value: format!("{bytes} bytes"), expected };
-            return Err(Failure::Override { option: "--atomic-write", invalid });
-        }
-    };
-    check(profile, "--atomic-write")
+    if wanted.is_multiple_of(unit) && promises(profile, wanted / unit) {
+        return Ok(());
+    }
+    // what is possible depends on the cache and other limits, which the profile's own check knows
+    let most = (1..=MOST_UNITS_TRIED).rev().find(|&units| promises(profile, units)).unwrap_or(1);
+    Err(Failure::AtomicWrite { wanted, most: most * unit })
+}
+
+/// Has writes of so many units be all or nothing, and returns whether the drive can.
+fn promises(profile: &mut Profile, units: u64) -> bool {
+    profile.limits.atomic_write_units = units.try_into().unwrap_or(u32::MAX);
+    profile.validate().is_ok()
 }
 
 /// Checks a profile that an option has changed.

@@ -206,6 +206,17 @@ pub enum Failure {
         /// The invalid field.
         invalid: InvalidField,
     },
+    /// Not a size up to which the drive can make writes all or nothing.
+    #[error(
+        "--atomic-write: {wanted} bytes: it must be whole units of 4 KiB, from 4 KiB to {} with this profile",
+        tantalum_report::table::bytes(*most)
+    )]
+    AtomicWrite {
+        /// The bytes that were asked for.
+        wanted: u64,
+        /// The most that are possible.
+        most: u64,
+    },
     /// An image could not be created or opened.
     #[error("{}", of_image(path, error))]
     Image {

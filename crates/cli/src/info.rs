@@ -136,6 +136,7 @@ impl Info {
             ("profile", format!("{}: {}", profile.name, profile.description)),
             ("capacity", capacity),
             ("geometry", effective.shape()),
+            ("atomic writes", atomic_writes(profile)),
             ("processors", processors(&profile.spu)),
         ];
         lines.extend(profile.spu.memory.map(|memory| ("processors' memory", memory_of(&memory))));
@@ -182,6 +183,12 @@ impl Info {
             grouped(of.iter().filter(|namespace| namespace.swapped_out).count() as u64)
         )
     }
+}
+
+/// Up to which size writes are all or nothing.
+fn atomic_writes(profile: &Profile) -> String {
+    let size = bytes(u64::from(profile.limits.atomic_write_units) * UNIT_BYTES as u64);
+    format!("up to {size}, wherever they lie in whole units")
 }
 
 /// The processors that run programs.

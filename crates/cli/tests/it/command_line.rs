@@ -84,11 +84,11 @@ fn impossible_capacity_and_over_provisioning_say_what_would_be_right() {
         ),
         (
             &["create", "d.tant", "--atomic-write", "6KiB"],
-            "--atomic-write: limits.atomic_write_units is 6144 bytes: it must be whole units of 4 KiB",
+            "--atomic-write: 6144 bytes: it must be whole units of 4 KiB, from 4 KiB to 256 KiB",
         ),
         (
-            &["create", "d.tant", "--atomic-write", "512KiB"],
-            "--atomic-write: limits.atomic_write_units is 128: it must be at most 64",
+            &["create", "d.tant", "--atomic-write", "1M"],
+            "--atomic-write: 1048576 bytes: it must be whole units of 4 KiB, from 4 KiB to 256 KiB",
         ),
         (
             &["create", "d.tant", "--index-dram", "0"],
@@ -116,6 +116,7 @@ fn a_created_image_tells_what_it_is() {
     for _ in 0..2 {
         let text = printed(tantalum(dir.path(), &["info", "d.tant"]));
         assert!(text.contains("16,384 units of 4 KiB, 28 % over-provisioning"), "{text}");
+        assert!(text.contains("atomic writes            up to 16 KiB, wherever they lie"), "{text}");
         assert!(text.contains("last shutdown            clean; 0 unsafe so far"), "{text}");
         let json = printed(tantalum(dir.path(), &["info", "d.tant", "--json"]));
         let info: serde_json::Value = serde_json::from_str(&json).unwrap();
