@@ -16,6 +16,8 @@
  *       badly if a unit is broken or of a version that was never written, or if a record is older than the last version that
  *       was acknowledged or flushed. Torn records are written again
  *
+ * Single units are written behind the records now and then, so that not all records begin with a page of flash.
+ *
  * Each unit of 4 KiB has its record's number, its place in the record, its version, and words that follow from these.
  */
 #define _GNU_SOURCE
@@ -32,7 +34,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { UNIT = 4096, SIZES = 4, SMALLEST = 8 << 10, MOST_BYTES = 2 << 20, THREADS = 8, WRITES_PER_FLUSH = 100 };
+enum { UNIT = 4096, SIZES = 4, SMALLEST = 8 << 10, MOST_BYTES = 2 << 20, THREADS = 8, WRITES_PER_FLUSH = 100, RECORDS_PER_UNIT = 4 };
 
 /* Newer than the C library's headers. */
 enum { ATOMIC_FLAG = 0x40, ATOMIC_MASK = 0x10000, ATOMIC_FIELDS = 0xa8, BEST_FIELD = 0xb8 };
@@ -151,6 +153,8 @@ static void *overwriter(void *of) {
             return NULL;
         }
         __atomic_store_n(&known[record].acknowledged, version, __ATOMIC_RELEASE);
+        if (count % RECORDS_PER_UNIT == 0 && pwrite(device, data, UNIT, offset_of(SIZES * records)) != UNIT)
+            return NULL;
         if (me || count % WRITES_PER_FLUSH)
             continue;
         for (record = 0; record < SIZES * records; record++)
