@@ -4,6 +4,7 @@
 //! this machine cannot run it. Steps run as an ordinary user, except those that say what they need root for: the program is
 //! for everybody.
 
+mod atomic_databases;
 mod atomic_writes;
 mod baselines;
 mod browser;
@@ -348,6 +349,28 @@ const STEPS: &[Step] = &[
         ..STEP
     },
     Step {
+        name: "atomic-databases",
+        about: "MariaDB and PostgreSQL in a guest without protection against torn pages, on drives with and without atomic writes",
+        packages: &[
+            packages::GCC,
+            packages::QEMU,
+            packages::NVME_CLI,
+            packages::BUSYBOX,
+            packages::CPIO,
+            packages::KMOD,
+            packages::E2FSPROGS,
+            packages::XFSPROGS,
+            packages::BTRFS,
+            packages::F2FS,
+            packages::NILFS,
+            packages::FIO,
+            packages::MARIADB,
+            packages::POSTGRESQL,
+        ],
+        run: atomic_databases::run,
+        ..STEP
+    },
+    Step {
         name: "baselines",
         about: "what F2FS and NILFS2 write in a guest, beside our log-structured file systems",
         packages: &[
@@ -378,7 +401,7 @@ const STEPS: &[Step] = &[
 ];
 
 /// Steps that take so long, or only measure, that they run only when named.
-const ONLY_NAMED: &[&str] = &["nvme", "atomic-writes", "baselines", "speed"];
+const ONLY_NAMED: &[&str] = &["nvme", "atomic-writes", "atomic-databases", "baselines", "speed"];
 
 /// Runs the steps and prints how each ended.
 pub fn run(options: &Options) -> ExitCode {
@@ -474,7 +497,7 @@ fn run_steps(steps: &[&Step], context: &Context, run_by: &RunBy) -> ExitCode {
 }
 
 /// Steps that mount nothing.
-const WITHOUT_MOUNT: &[&str] = &["c", "nvme", "atomic-writes"];
+const WITHOUT_MOUNT: &[&str] = &["c", "nvme", "atomic-writes", "atomic-databases"];
 
 fn run_step(step: &Step, context: &Context, run_by: &RunBy) -> Outcome {
     let mounts = !WITHOUT_MOUNT.contains(&step.name);

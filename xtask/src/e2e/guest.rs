@@ -63,6 +63,11 @@ impl Guest {
         Ok(Guest { folder, base, scripts: context.root.join("xtask/guest") })
     }
 
+    /// Adds MariaDB and PostgreSQL, each with a new database.
+    pub fn add_databases(&self) -> Result<(), Failure> {
+        Shell::new("sh").args([self.scripts.join("databases.sh"), self.folder.join("root")]).run().map(drop)
+    }
+
     /// The version of its kernel.
     pub fn kernel(&self) -> Result<String, Failure> {
         Ok(fs::read_to_string(self.folder.join("version"))?.trim_end().to_owned())
