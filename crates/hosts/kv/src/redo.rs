@@ -18,6 +18,7 @@ use crate::positions::Cursor;
 use crate::record::{Name, Value};
 use crate::record_store::{Flash, Listing, RecordStore, Records, Source, kv_records};
 use crate::step::Step;
+use crate::tree::Layout;
 
 /// A step is logged in records of at most this size.
 const PIECE_BYTES: usize = 1 << 20;
@@ -33,7 +34,7 @@ const FILLER_BYTES: usize = 5000;
 
 const FORMAT: u8 = 4;
 
-/// That of versions whose steps say nothing of short leaves.
+/// That of versions without short leaves, which merged leaves without values at another length when keys were deleted.
 const EARLIER_FORMAT: u8 = 3;
 
 /// What a step is logged in begins with the number of bytes that follow.
@@ -238,13 +239,14 @@ impl Redo {
     /// Finishes a commit that is committed but not in place, or deletes the parts of one that is not committed.
     pub fn recover(&self, device: &mut Device) -> Result<(), Error> {
         if let Some(marker) = get(device, self.namespace, key(MARKER))? {
-            let steps = match &marker[..] {
-                [EARLIER_FORMAT | FORMAT, steps @ ..] => steps.try_into().map(u32::from_le_bytes).ok(),
+            let (layout, steps) = match &marker[..] {
+                [EARLIER_FORMAT, steps @ ..] => (Layout::SmallHere, steps),
+                [FORMAT, steps @ ..] => (Layout::NOW, steps),
                 [found, ..] => return Err(Error::RedoFormat { found: *found, expected: FORMAT }),
-                [] => None,
+                [] => return Err(damaged(0)),
             };
-            let steps = steps.ok_or_else(|| damaged(0))?;
-            self.recover_steps(device, steps)?;
+            let steps = steps.try_into().map(u32::from_le_bytes).map_err(|_| damaged(0))?;
+            self.recover_steps(device, steps, layout)?;
         }
         let mut keys = Vec::new();
         let (namespace, limit) = (self.namespace, usize::MAX);
@@ -256,7 +258,7 @@ impl Redo {
     }
 
     /// Puts in place the steps that are not: those whose pieces are there.
-    fn recover_steps(&self, device: &mut Device, steps: u32) -> Result<(), Error> {
+    fn recover_steps(&self, device: &mut Device, steps: u32, layout: Layout) -> Result<(), Error> {
         let mut cursor = Cursor::default();
         for number in 0..steps {
             let Some((step, _)) = self.logged_step(device, number)? else { continue };
@@ -269,7 +271,7 @@ impl Redo {
         for number in 0..steps {
             let (mut records, mut pieces) = (Records::new(), 0);
             if let Some((mut step, found)) = self.logged_step(device, number)? {
-                step.complete(&OnDevice(RefCell::new(device)), &mut cursor).map_err(error_of)?;
+                step.complete(&OnDevice(RefCell::new(device)), &mut cursor, layout).map_err(error_of)?;
                 (records, pieces) = (step.records, found);
             }
             records.extend(self.deletes(number, pieces, number + 1 == steps));

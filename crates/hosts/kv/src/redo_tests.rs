@@ -7,12 +7,15 @@ use tantalum::{Key, NamespaceAttributes, Profile, result_of};
 
 use super::*;
 use crate::limits::Limits;
+use crate::options::{Options, Sync};
 use crate::ordered_key::OrderedKey;
 use crate::plan::Planner;
-use crate::record::OrderedChanges;
+use crate::positions::{Positions, Walk};
+use crate::record::{Bytes, Order, OrderedChanges};
 use crate::room::footprint_of;
 use crate::step::Form;
-use crate::tree::Numbers;
+use crate::store::Store;
+use crate::tree::{Numbers, change};
 
 /// A drive of a profile with namespaces; the first is the store's own.
 fn device<const N: usize>(profile: &str, capacity_bytes: u64) -> (Device, [NamespaceId; N]) {
@@ -199,7 +202,7 @@ fn recovery_computes_the_records_that_were_planned() {
                 for cursor in [&mut cursor, &mut Cursor::default()] {
                     let mut again = Step::decode(&step.encode()).unwrap();
                     assert_eq!(again.form, step.form);
-                    again.complete(&OnDevice(RefCell::new(&mut device)), cursor).unwrap();
+                    again.complete(&OnDevice(RefCell::new(&mut device)), cursor, Layout::NOW).unwrap();
                     // by their positions, keys that are not there are not found
                     let mut is_there = |(name, value): &&(Name, Option<Value>)| {
                         value.is_some() || get(&mut device, name.0, name.1).unwrap().is_some()
@@ -284,10 +287,6 @@ fn a_step_that_is_cut_off_is_refused_or_ends_with_a_record() {
 #[test]
 fn what_an_earlier_version_has_stored_and_logged_goes_on() {
     use crate::catalog::Catalog;
-    use crate::options::{Options, Sync};
-    use crate::store::Store;
-    use crate::tree::{Layout, change};
-
     let (device, []) = device("tlc-nvme-plp", 64 << 20);
     let options = Options::default().sync(Sync::None);
     let store = Store::over(device, options.clone()).unwrap();
@@ -358,10 +357,6 @@ impl Source for Tree {
 /// one.
 #[test]
 fn what_was_logged_before_leaves_were_short_is_put_with_its_numbers() {
-    use crate::options::{Options, Sync};
-    use crate::store::Store;
-    use crate::tree::{Layout, change};
-
     let (device, []) = device("tlc-nvme-plp", 64 << 20);
     let options = Options::default().sync(Sync::None);
     let store = Store::over(device, options.clone()).unwrap();
@@ -418,4 +413,93 @@ fn what_was_logged_before_leaves_were_short_is_put_with_its_numbers() {
     check(&store, &expected);
     let device = store.into_drive().unwrap();
     assert!(records_of(&device) >= before + 2, "{} records, and {before} before", records_of(&device));
+}
+
+impl Listing for Tree {
+    fn list(&self, _: NamespaceId, _: Option<&Key>, _: usize) -> Result<Vec<Key>, Failure> {
+        unreachable!("an ordered namespace is walked")
+    }
+}
+
+/// Changes of a version with longer leaves, which are logged as it did.
+struct Earlier {
+    of: NamespaceId,
+    tree: Tree,
+    numbers: Numbers,
+}
+
+impl Earlier {
+    const LAYOUT: Layout = Layout::SmallHere;
+
+    /// Changes its tree, and returns the records and the numbers with which it began.
+    fn change(&mut self, changes: &[(Bytes, Option<Value>)]) -> (Records, Numbers) {
+        let borrowed: Vec<_> = changes.iter().map(|(key, value)| (&key[..], value)).collect();
+        let changed = change(&self.tree, self.of, &borrowed, self.numbers, Self::LAYOUT).unwrap();
+        self.tree.0.extend(changed.records.iter().cloned());
+        (changed.records, std::mem::replace(&mut self.numbers, changed.numbers))
+    }
+
+    fn deletes(&mut self, keys: &[Vec<Bytes>]) -> Vec<Form> {
+        let mut walk = Walk::new(&self.tree, self.of, Order::Ordered);
+        let positions: Vec<Positions> =
+            keys.iter().map(|keys| Positions::of(&mut walk, keys).unwrap()).collect();
+        drop(walk);
+        let forms = positions.into_iter().zip(keys).map(|(positions, keys)| {
+            let changes: Vec<_> = keys.iter().map(|key| (key.clone(), None)).collect();
+            let (_, numbers) = self.change(&changes);
+            Form::Positions { namespace: self.of, numbers: Some(numbers), positions }
+        });
+        forms.collect()
+    }
+}
+
+/// The same for deletes that are logged by their positions, and merge leaves: a leaf that is merged or is not lets a later step of the
+/// commit take other numbers than it was planned with.
+#[test]
+fn what_was_deleted_before_leaves_were_short_leaves_the_numbers_that_were_planned() {
+    let (device, []) = device("tlc-nvme-plp", 64 << 20);
+    let options = Options::default().sync(Sync::None);
+    let store = Store::over(device, options.clone()).unwrap();
+    let namespace = store.namespace("a").unwrap();
+    let mut device = store.into_drive().unwrap();
+    let (first, of) = (device.namespaces()[0].namespace, namespace.0);
+    let key_of = |number: u32| Bytes::from(format!("{number:096}").as_bytes());
+    let value = |number: u32| [&number.to_be_bytes()[..], &[7; 400]].concat();
+    let puts = |numbers: &[u32]| -> Vec<(Bytes, Option<Value>)> {
+        numbers.iter().map(|number| (key_of(*number), Some(value(*number).into()))).collect()
+    };
+    let numbers = Numbers::read(&Tree::default(), of).unwrap();
+    let mut earlier = Earlier { of, tree: Tree::default(), numbers };
+    let present: Vec<u32> = (0..2000).map(|number| number * 100).collect();
+    for some in present.chunks(500) {
+        let (records, _) = earlier.change(&puts(some));
+        records.chunks(200).for_each(|records| put(&mut device, &records.to_vec()).unwrap());
+    }
+
+    // three of four are deleted; then come others
+    let (kept, gone): (Vec<u32>, Vec<u32>) = present.iter().partition(|number| *number / 100 % 4 == 0);
+    let new: Vec<u32> = (0..200_000).step_by(50).filter(|number| number % 100 != 0).collect();
+    let keys: Vec<Vec<Bytes>> =
+        gone.chunks(100).map(|some| some.iter().map(|number| key_of(*number)).collect()).collect();
+    let mut forms = earlier.deletes(&keys);
+    for some in new.chunks(200) {
+        let changes = puts(some);
+        let (_, numbers) = earlier.change(&changes);
+        forms.push(Form::Keys { namespace: of, numbers, layout: Earlier::LAYOUT, changes });
+    }
+    for (number, form) in forms.iter().enumerate() {
+        let bytes = logged(&Step { form: form.clone(), deletes: None, records: Records::new() });
+        put(&mut device, &vec![((first, piece_key(number as u32, 0)), Some(bytes.into()))]).unwrap();
+    }
+    let marker = [&[EARLIER_FORMAT][..], &(forms.len() as u32).to_le_bytes()].concat();
+    put(&mut device, &vec![((first, key(MARKER)), Some(marker.into()))]).unwrap();
+
+    let store = Store::over(device, options).unwrap();
+    let expected: BTreeSet<u32> = kept.into_iter().chain(new).collect();
+    let all: Vec<_> = store.snapshot().unwrap().all(namespace).unwrap().map(Result::unwrap).collect();
+    assert_eq!(all.len(), expected.len());
+    for ((key, found), number) in all.iter().zip(&expected) {
+        assert!(key[..] == key_of(*number)[..] && found[..] == value(*number), "{number}");
+    }
+    assert!(store.find_damage().unwrap().is_empty());
 }

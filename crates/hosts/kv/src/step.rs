@@ -35,7 +35,7 @@ pub(crate) enum Form {
         layout: Layout,
         changes: Vec<(Bytes, Option<Value>)>,
     },
-    /// As the positions of keys that are deleted. Those of an ordered namespace have numbers.
+    /// As the positions of keys that are deleted. Those of an ordered namespace have numbers; the layout follows from the log's format.
     Positions { namespace: NamespaceId, numbers: Option<Numbers>, positions: Positions },
 }
 
@@ -112,8 +112,14 @@ impl Step {
         Some(Step { form, deletes: None, records })
     }
 
-    /// Computes the records of a step that was logged, when all before it are in place. `cursor` is where the last one ended.
-    pub fn complete(&mut self, source: &impl Listing, cursor: &mut Cursor) -> Result<(), Failure> {
+    /// Computes the records of a step that was logged, when all before it are in place. `cursor` is where the last one ended;
+    /// `layout` is that of whoever logged a deletion by positions.
+    pub fn complete(
+        &mut self,
+        source: &impl Listing,
+        cursor: &mut Cursor,
+        layout: Layout,
+    ) -> Result<(), Failure> {
         match &self.form {
             Form::Records => {}
             Form::Keys { namespace, numbers, layout, changes } => {
@@ -128,7 +134,7 @@ impl Step {
             Form::Positions { namespace, numbers: Some(numbers), positions } => {
                 let keys = positions.find(source, *namespace, Order::Ordered, cursor)?;
                 let changes: Vec<_> = keys.iter().map(|key| (&key[..], &None)).collect();
-                self.records = change(source, *namespace, &changes, *numbers, Layout::NOW)?.records;
+                self.records = change(source, *namespace, &changes, *numbers, layout)?.records;
             }
         }
         Ok(())
