@@ -208,6 +208,20 @@ impl FileImage {
         Summary::read(&tally, |bytes, at| self.read(bytes, log.log_at + at, "read the summary"))
     }
 
+    /// Nothing takes the summary for true any more, if records are changed without the redo log from now on. Of such changes a lost
+    /// machine may leave any, also without the tally, which would still be the one that the summary names.
+    pub(super) fn end_summary(&mut self) -> Result<(), NandError> {
+        let Some(log) = self.layout.log else { return Ok(()) };
+        let at = log.log_at + SUMMARY_AT;
+        let mut magic = [0; summary::MAGIC.len()];
+        self.read(&mut magic, at, "read the summary")?;
+        if magic != summary::MAGIC {
+            return Ok(());
+        }
+        let ended = self.store.erase_durably::<{ summary::MAGIC.len() }>(at);
+        ended.map_err(io_error(&self.path, "end the summary of page records"))
+    }
+
     fn first_page_at(&self, block: BlockId) -> u64 {
         self.layout.page_at(self.geometry.page(block, 0))
     }

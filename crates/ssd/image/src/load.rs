@@ -73,6 +73,7 @@ impl Contents {
         };
         let Loader { mut contents, watermark, used, sums, data_checksums, examination, .. } = loader;
         contents.slots = Slots::rebuild(watermark, used);
+        image.end_summary()?;
         image.adopt(sums, tally_number, data_checksums);
         if !examination.findings.is_empty() && examination.findings.iter().all(ImageFinding::is_repairable) {
             contents.spoil(image, &examination)?;

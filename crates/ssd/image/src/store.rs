@@ -21,7 +21,7 @@ pub(super) enum Store {
 
 /// A file that gets all changes at once.
 pub(super) struct InFile {
-    _lock: LockedFile,
+    file: LockedFile,
     mapped: Arc<MappedFile>,
 }
 
@@ -68,6 +68,17 @@ impl Store {
         match self {
             Store::File(file) => Some(&file.mapped),
             Store::Overlay(_) | Store::Ordered(_) => None,
+        }
+    }
+
+    /// If changes go to the file at once: writes zeros, and returns when they are on the disk.
+    pub fn erase_durably<const N: usize>(&mut self, at: u64) -> io::Result<()> {
+        match self {
+            Store::File(file) => {
+                file.mapped.write(&[0; N], at)?;
+                file.file.share().sync_data()
+            }
+            Store::Overlay(_) | Store::Ordered(_) => Ok(()),
         }
     }
 
@@ -143,6 +154,6 @@ impl InFile {
             redo_log::settle(&file, log)?;
         }
         let mapped = MappedFile::new(file.share());
-        Ok(InFile { _lock: file, mapped: Arc::new(mapped) })
+        Ok(InFile { file, mapped: Arc::new(mapped) })
     }
 }

@@ -6,6 +6,7 @@
 //! - It counts only if its own checksum is right and it names the tally that the image has. Each change of a record, by
 //!   whichever program, writes another tally first. And what it says of the blocks must add up to that tally, together with
 //!   their entries. Otherwise it is ignored.
+//! - Whoever changes records without the redo log ends it first, durably: a lost machine may keep their records and lose the tally.
 //! - It is written when everything that it says is durable in place, and no sync makes it durable: what is lost of it shows.
 //! - Nothing needs it. The next group of the redo log overwrites its start.
 //! - Whoever reads page records later finds out whether they are damaged (`file/records.rs`), as opening did not look at them.
@@ -29,7 +30,8 @@ pub(super) const SUMMARY_AT: u64 = SECTOR as u64;
 /// As many bytes have room.
 const MOST_BYTES: usize = REDO_LOG_BYTES as usize - SECTOR;
 
-const MAGIC: [u8; 8] = *b"TANTSUM1";
+/// What it begins with.
+pub(super) const MAGIC: [u8; 8] = *b"TANTSUM1";
 
 /// What a medium has in memory about its flash.
 #[derive(Clone, Copy)]

@@ -319,3 +319,50 @@ fn a_host_that_fails_while_an_image_is_closed_loses_nothing() {
     }
     assert!(found.iter().all(|count| *count > 20), "{found:?}");
 }
+
+/// The lost machine had written the records, and not the page of the host's cache with the tally. The summary knew nothing of the
+/// records, and what an ordered session then made durable was refused after it was killed.
+#[test]
+fn what_a_lost_machine_leaves_of_a_session_without_a_log_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, host) = create(&folder, 1);
+    let mut nand = open(&path, &host);
+    program(&mut nand, 0, [1, 2], 0);
+    nand.leave_summary().unwrap();
+    drop(nand);
+    let tally_page = read_at(&path, 4096, 0);
+    let mut nand = Nand::open_as(&path, Access::Write).unwrap();
+    program(&mut nand, 1, [3, 4], 0);
+    drop(nand);
+    write_at(&path, &tally_page, 0);
+    let refused = Nand::open_on(&path, Access::Ordered, &host).map(drop).unwrap_err();
+    assert!(matches!(refused, MediumError::Tally { .. }), "{refused}");
+}
+
+/// The summary is ended on the disk, or the image is not opened for such a session.
+#[test]
+fn a_session_without_a_log_that_cannot_end_the_summary_does_not_begin() {
+    let mut refused = 0;
+    for after in 0.. {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, host) = create(&folder, 1);
+        let mut nand = open(&path, &host);
+        program(&mut nand, 0, [1, 2], 0);
+        nand.leave_summary().unwrap();
+        drop(nand);
+        host.faults.fail(HostFault { after, failure: HostFailure::Io, lasts: false });
+        let opened = Nand::open_on(&path, Access::Write, &host);
+        let failed = host.faults.failed();
+        host.faults.heal();
+        if opened.is_ok() {
+            drop(opened);
+            host.faults.lose_machine(&path).unwrap();
+            assert_eq!(read_at(&path, 8, summary_at()), [0; 8], "call {after}: {failed:?}");
+        }
+        refused += u32::from(failed == Some(HostCall::Sync));
+        if failed.is_none() {
+            break;
+        }
+    }
+    assert_eq!(refused, 1);
+}
