@@ -1,6 +1,6 @@
 //! What the FTL does rarely and at length, on a full drive of 1 GiB: a checkpoint of its map, and a recovery.
 //!
-//! Limits, in copies of the same map within memory: a checkpoint 10, a recovery with nothing to fold 250.
+//! Limits, in copies of the same map within memory: a checkpoint 10, a recovery with nothing to fold 350.
 //! docs/measurements.md has figures, and the reasons for the limits.
 
 use std::hint::black_box;
