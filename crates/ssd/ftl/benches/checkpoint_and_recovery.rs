@@ -6,7 +6,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tantalum_ftl::{CheckpointInterval, Ftl, FtlConfig, HostUnit, Lpn, VictimPolicy};
+use tantalum_ftl::{CheckpointInterval, Ftl, FtlConfig, Handle, HostUnit, Lpn, VictimPolicy};
 use tantalum_nand::{Geometry, Nand, Timing, UNIT_BYTES};
 
 const LOGICAL_UNITS: u32 = 1 << 18;
@@ -36,6 +36,7 @@ const CONFIG: FtlConfig = FtlConfig {
     index_dram_bytes: None,
     nvm_log_bytes: None,
     file_lists: None,
+    placement: None,
 };
 
 /// Bytes of L2P.
@@ -52,6 +53,7 @@ fn full() -> (Ftl, u64) {
             version: ftl.next_seq(),
             metadata: [0; 24],
             hint: None,
+            handle: Handle::DEFAULT,
         });
         at_ns = ftl.write_page(&page, at_ns).unwrap();
         ftl.maintain(at_ns).unwrap();

@@ -8,6 +8,7 @@ use crate::control::{Ftl, MovingPage};
 use crate::error::FtlError;
 use crate::file_lists::{Words, store};
 use crate::metadata::{MetadataLog, Record};
+use crate::placement::Handle;
 use crate::tenants::records::{HEADER_BYTES, Header};
 use crate::types::{Generation, Lpn, Seq};
 
@@ -42,6 +43,10 @@ tantalum_canaries::guards! {
     /// A moved unit keeps only the owners that fit in its spare area.
     #[hazard(5)]
     fn ExtraOwnersForgotten() -> bool { false }
+
+    /// Copies of all handles go where those of the first go, although handles are kept apart.
+    #[hazard(37)]
+    fn CopiesLeaveHandle() -> Handle { Handle::DEFAULT }
 
     /// A block with marked units, or pages of transactions, counts as one without: their copies keep the marks.
     fn MarkedUnitTakenForPlain() {}

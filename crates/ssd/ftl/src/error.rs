@@ -233,6 +233,22 @@ pub enum LayoutError {
         /// Further blocks needed.
         needed_blocks: u32,
     },
+    /// Too little flash for the handles with which the host places data.
+    #[error(
+        "{physical_blocks} good flash blocks are too few for {handles} reclaim unit handles: {logical_blocks} hold the logical capacity, and at least {needed_blocks} more are needed, {handle_blocks} of them for the handles; raise the over-provisioning or lower fdp.handles"
+    )]
+    TooLittleForHandles {
+        /// Blocks available, without bad ones.
+        physical_blocks: u32,
+        /// Blocks that the logical capacity fills.
+        logical_blocks: u32,
+        /// Further blocks needed.
+        needed_blocks: u32,
+        /// The handles.
+        handles: u32,
+        /// Of the further blocks, those that a drive without handles would not need.
+        handle_blocks: u32,
+    },
     /// Too little non-volatile memory for what the drive keeps there.
     #[error(
         "{bytes} bytes of non-volatile memory besides the lists of files are too few: the log and two checkpoints of a drive of this capacity take at least {needed}; raise nvm.bytes or lower the capacity"

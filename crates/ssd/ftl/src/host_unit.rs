@@ -2,6 +2,8 @@
 
 use tantalum_nand::{Slot, UnitSpare};
 
+use crate::placement::Handle;
+use crate::space::Target;
 use crate::spare::{self, Mark, Spare};
 use crate::types::{Hint, Lpn, Metadata, Seq};
 
@@ -18,16 +20,24 @@ pub struct HostUnit {
     pub metadata: Metadata,
     /// Its place in a log.
     pub hint: Option<Hint>,
+    /// The handle with which the host places it.
+    pub handle: Handle,
 }
 
 impl HostUnit {
     /// The spare area with which it is programmed.
     #[inline]
     pub(crate) fn spare(&self, step: Seq) -> UnitSpare {
-        let plain = spare::plain(self.lpn, self.version, step, &self.metadata);
+        let plain = spare::plain(self.lpn, self.version, step, &self.metadata, self.handle);
         let Some(hint) = self.hint else { return plain };
         let mut marked = Spare::decode(&plain).expect("it was just encoded");
         marked.mark = Mark::Hint(hint, self.lpn);
         marked.encode()
     }
+}
+
+/// The stream of units that are written together, which have one handle.
+#[inline]
+pub(crate) fn target_of(units: &[HostUnit]) -> Target {
+    units.first().map_or(Target::Host, |unit| Target::of(unit.handle))
 }

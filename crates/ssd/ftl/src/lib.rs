@@ -24,6 +24,7 @@ mod key;
 mod map;
 mod metadata;
 mod page_image;
+mod placement;
 #[cfg(test)]
 mod possible;
 mod reader;
@@ -47,6 +48,9 @@ pub use host_unit::HostUnit;
 pub use key::{KEY_BYTES, Key, KeyError, NamespaceAttributes, NamespaceId};
 pub use map::{HintError, OPEN_LOGS};
 pub use metadata::{NvmPlan, protected_bytes};
+pub use placement::{
+    Handle, HandleCounters, HandleState, Isolation, PlacementConfig, PlacementEvent, PlacementEventKind,
+};
 pub use report::RecoveryReport;
 pub use reservation::Reservation;
 #[cfg(feature = "canaries")]

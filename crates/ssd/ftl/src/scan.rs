@@ -90,7 +90,8 @@ impl Scan {
     fn decode(&self, found: &FoundCheckpoint) -> Result<(Facts, Fold), FtlError> {
         let (expected, step) = (self.reader.logical_units, found.step);
         let damaged = || FtlError::from(Damage::Checkpoint { step });
-        let (facts, bytes, first_byte) = Facts::decode(&found.bytes).ok_or_else(damaged)?;
+        let handles = self.config.placement.map_or(0, |placement| placement.handles);
+        let (facts, bytes, first_byte) = Facts::decode(&found.bytes, handles).ok_or_else(damaged)?;
         if facts.logical_units != expected {
             return Err(Damage::OtherCapacity { found: facts.logical_units, expected }.into());
         }
@@ -178,13 +179,21 @@ mod tests {
     use crate::control::FormatError;
     use crate::control::Ftl;
     use crate::host_unit::HostUnit;
+    use crate::placement::Handle;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
     use crate::types::Lpn;
 
     fn units(ftl: &mut Ftl, lpns: std::ops::Range<u32>) -> Vec<HostUnit> {
         lpns.map(|lpn| {
             let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
-            HostUnit { slot, lpn: Lpn(lpn), version: ftl.next_seq(), metadata: [0; 24], hint: None }
+            HostUnit {
+                slot,
+                lpn: Lpn(lpn),
+                version: ftl.next_seq(),
+                metadata: [0; 24],
+                hint: None,
+                handle: Handle::DEFAULT,
+            }
         })
         .collect()
     }

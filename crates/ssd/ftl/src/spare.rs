@@ -10,6 +10,7 @@ use tantalum_nand::{UNIT_SPARE_BYTES, UnitSpare};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
+use crate::placement::Handle;
 use crate::types::{Generation, Hint, Lpn, Metadata, SEQ_LIMIT, Seq};
 
 /// Owners that fit into a spare area; more go into the journal.
@@ -71,6 +72,8 @@ pub struct Spare {
     pub mark: Mark,
     /// Metadata from the host.
     pub metadata: Metadata,
+    /// The handle with which the host placed it.
+    pub handle: Handle,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -88,7 +91,8 @@ struct SpareRecord {
     owner_count: u8,
     mark: u8,
     end: u8,
-    reserved: U32,
+    handle: u8,
+    reserved: [u8; 3],
     owners: [OwnerRecord; SPARE_OWNERS],
     /// Hint: generation. Batch: id.
     group: U64,
@@ -116,6 +120,7 @@ impl Spare {
             owner_count: 0,
             mark: Mark::Plain,
             metadata: [0; size_of::<Metadata>()],
+            handle: Handle::DEFAULT,
         }
     }
 
@@ -171,6 +176,7 @@ impl Spare {
         record.step = self.step.0.into();
         record.kind = self.kind as u8;
         record.owner_count = self.owner_count;
+        record.handle = self.handle.0;
         for (to, from) in record.owners.iter_mut().zip(self.owners()) {
             *to = OwnerRecord { lpn: from.0.0.into(), version: from.1.0.into() };
         }
@@ -217,6 +223,7 @@ impl Spare {
             _ => return None,
         };
         spare.metadata = record.metadata;
+        spare.handle = Handle(record.handle);
         Some(spare)
     }
 }
@@ -236,12 +243,16 @@ impl SpareRecord {
     }
 }
 
+/// Where the handle is. Drives without handles, and versions before there were any, store 0 there.
+const HANDLE_AT: usize = 12;
+
 /// The spare area of an unmarked unit with one owner, which most writes store.
 #[inline]
-pub fn plain(lpn: Lpn, version: Seq, step: Seq, metadata: &Metadata) -> UnitSpare {
+pub fn plain(lpn: Lpn, version: Seq, step: Seq, metadata: &Metadata, handle: Handle) -> UnitSpare {
     let mut bytes = [0; UNIT_SPARE_BYTES];
     bytes[..8].copy_from_slice(&step.0.to_le_bytes());
     bytes[8..11].copy_from_slice(&[1, 1, 0]);
+    bytes[HANDLE_AT] = handle.0;
     bytes[16..20].copy_from_slice(&lpn.0.to_le_bytes());
     bytes[20..28].copy_from_slice(&version.0.to_le_bytes());
     bytes[96..96 + size_of::<Metadata>()].copy_from_slice(metadata);
@@ -260,6 +271,12 @@ pub fn is_plain(beginning: &[u8]) -> bool {
 #[inline]
 pub fn head(step: Seq) -> [u8; 8] {
     step.0.to_le_bytes()
+}
+
+/// The handle of a unit of which the beginning of the spare area is given; none for padding.
+#[inline]
+pub fn handle(beginning: &[u8]) -> Option<Handle> {
+    (beginning[8] != Kind::Padding as u8).then_some(Handle(beginning[HANDLE_AT]))
 }
 
 /// The metadata of a unit.
@@ -299,9 +316,11 @@ mod tests {
                     }
                     spare.mark = mark;
                     spare.metadata = std::array::from_fn(|i| i as u8 + 1);
+                    spare.handle = Handle(owners as u8 + 120);
                     let bytes = spare.encode();
                     assert_eq!(Spare::decode(&bytes), Some(spare));
                     assert_eq!(metadata(&bytes), spare.metadata);
+                    assert_eq!(handle(&bytes), (kind != Kind::Padding).then_some(spare.handle));
                     assert_eq!(
                         is_plain(&spare_ends(&bytes)),
                         kind == Kind::Data && owners == 1 && mark == Mark::Plain
@@ -315,7 +334,9 @@ mod tests {
     fn the_short_way_of_a_plain_unit_is_the_same_bytes() {
         let mut spare = Spare::with_owner(Kind::Data, Seq(7), Lpn(5), Seq(6));
         spare.metadata = std::array::from_fn(|i| i as u8);
-        let bytes = plain(Lpn(5), Seq(6), Seq(7), &spare.metadata);
+        spare.handle = Handle(3);
+        let bytes = plain(Lpn(5), Seq(6), Seq(7), &spare.metadata, spare.handle);
+        assert_eq!(bytes[12..16], [3, 0, 0, 0], "byte 12 is the handle");
         assert_eq!(bytes, spare.encode());
         let between_ends = &bytes[SPARE_END_BYTES..UNIT_SPARE_BYTES - SPARE_END_BYTES];
         assert_eq!(between_ends, [0; UNIT_SPARE_BYTES - 2 * SPARE_END_BYTES]);
@@ -332,9 +353,11 @@ mod tests {
 
     #[test]
     fn a_new_step_changes_nothing_else() {
-        let mut bytes = Spare::with_owner(Kind::Data, Seq(1), Lpn(5), Seq(1)).encode();
+        let with_step =
+            |step| Spare { handle: Handle(9), ..Spare::with_owner(Kind::Data, Seq(step), Lpn(5), Seq(1)) };
+        let mut bytes = with_step(1).encode();
         bytes[..8].copy_from_slice(&head(Seq(77)));
-        assert_eq!(Spare::decode(&bytes), Some(Spare::with_owner(Kind::Data, Seq(77), Lpn(5), Seq(1))));
+        assert_eq!(Spare::decode(&bytes), Some(with_step(77)));
     }
 
     #[test]

@@ -30,4 +30,5 @@ pub const CONFIG: FtlConfig = FtlConfig {
     index_dram_bytes: None,
     nvm_log_bytes: None,
     file_lists: None,
+    placement: None,
 };

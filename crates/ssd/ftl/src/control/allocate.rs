@@ -69,7 +69,7 @@ impl Allocator {
             return Ok(());
         }
         let is_needed = !self.space.has_open(target);
-        let elsewhere = target != Target::Host;
+        let elsewhere = matches!(target, Target::Logs(_));
         if (self.spare_blocks() > self.space.collection_reserve() || may_use_reserve && is_needed)
             && self.open_for(target, elsewhere, at_ns)?
         {
@@ -129,19 +129,23 @@ impl Allocator {
 
     /// Opens a block for what garbage collection moves, if the stream wants one. Copies of records go to their
     /// namespace's logs, if those have an open block or one can be opened on their dies from their part of the reserve;
-    /// otherwise to the stream that is returned.
+    /// otherwise to the stream that is returned. Copies of a handle that is kept apart go nowhere else.
     pub(super) fn ensure_copy_block(
         &mut self,
         target: Target,
         at_ns: Nanoseconds,
     ) -> Result<Target, FtlError> {
-        if target != Target::Collect {
+        if let Target::LogCopies(_) = target {
             let has_block = self.space.has_open(target)
-                || self.spare_blocks() > self.space.layout().collect_width + 1
+                || self.spare_blocks() > self.space.reserve_without_logs()
                     && self.open_for(target, false, at_ns)?;
             if has_block {
                 return Ok(target);
             }
+        }
+        if self.space.layout().isolates {
+            let target = Target::of_copies(target.handle());
+            return self.ensure_isolated_block(target, at_ns).map(|()| target);
         }
         let has_open = self.space.has_open(Target::Collect);
         if !self.space.wants_block(Target::Collect) || self.spare_blocks() == 0 && has_open {
@@ -151,10 +155,30 @@ impl Allocator {
             return Ok(Target::Collect);
         }
         let parts = &mut self.parts;
-        match parts.space.reopen_for_copies(&mut parts.map, &parts.nand) {
+        match parts.space.reopen_for_copies(Target::Collect, &mut parts.map, &parts.nand) {
             true => Ok(Target::Collect),
             false => Err(FtlError::CapacityExceeded),
         }
+    }
+
+    /// The same for copies of a handle that is kept apart. What a power cut left partly filled is filled first: otherwise repeated
+    /// cuts would use up the free blocks for one handle, and the others would have none. Beyond its first block, a stream leaves
+    /// one for each of those that have none.
+    fn ensure_isolated_block(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let has_open = self.space.has_open(target);
+        let is_enough =
+            !self.space.wants_block(target) || self.spare_blocks() <= self.space.copies_without_block();
+        if has_open && is_enough {
+            return Ok(());
+        }
+        let parts = &mut self.parts;
+        if !has_open && parts.space.reopen_for_copies(target, &mut parts.map, &parts.nand) {
+            return Ok(());
+        }
+        if self.open_for(target, false, at_ns)? || self.space.has_open(target) {
+            return Ok(());
+        }
+        Err(FtlError::CapacityExceeded)
     }
 
     // -- blocks of the metadata log ------------------------------------------------------------------------------

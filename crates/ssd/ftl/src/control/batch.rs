@@ -13,7 +13,7 @@ use tantalum_nand::{Nanoseconds, Ppn, Source};
 use super::allocate::Allocator;
 use crate::batches::Marks;
 use crate::error::FtlError;
-use crate::host_unit::HostUnit;
+use crate::host_unit::{HostUnit, target_of};
 use crate::page_image::PageImage;
 use crate::reservation::Reservation;
 use crate::space::Target;
@@ -111,13 +111,13 @@ impl Allocator {
             page.marked = marks.are_needed;
             for (index, unit) in (first..).zip(chunk) {
                 let mut spare = Spare::with_owner(Kind::Data, step, unit.lpn, batch.versions[index]);
-                spare.metadata = unit.metadata;
+                (spare.metadata, spare.handle) = (unit.metadata, unit.handle);
                 spare.mark = marks.of(index).map_or(Mark::Plain, Mark::Batch);
                 page.push(Source::Staged(unit.slot), spare.encode());
             }
             let (place, done_ns) =
-                self.program_reserved(&mut batch.room, Target::Host, &page, step, at_ns)?;
-            self.counters.flash_units.host += chunk.len() as u64;
+                self.program_reserved(&mut batch.room, target_of(units), &page, step, at_ns)?;
+            self.count_host_units(chunk);
             batch.done_ns = batch.done_ns.max(done_ns);
             batch.places.extend((0..chunk.len() as u32).map(|unit| self.geometry.unit(place, unit)));
         }
@@ -148,13 +148,14 @@ impl Allocator {
     }
 }
 
-/// The number of pages of each stream. Units of blocks share the host's with records of namespaces that have no logs of
-/// their own.
+/// The number of pages of each stream. Units of blocks, for `target`, share the host's with records of namespaces that have no
+/// logs of their own, unless a handle places them elsewhere.
 pub(super) fn pages_by_stream(
+    target: Target,
     unit_pages: usize,
     record_pages: &[(Target, Range<usize>)],
 ) -> Vec<(Target, u32)> {
-    let of_units = std::iter::repeat_n(Target::Host, unit_pages);
+    let of_units = std::iter::repeat_n(target, unit_pages);
     let mut pages: Vec<(Target, u32)> = Vec::with_capacity(2);
     for target in of_units.chain(record_pages.iter().map(|page| page.0)) {
         match pages.iter_mut().find(|(other, _)| *other == target) {

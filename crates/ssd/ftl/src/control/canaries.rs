@@ -32,8 +32,9 @@ impl MovingPage {
         version: Seq,
         nand: &Nand,
     ) -> Result<(), FtlError> {
-        let metadata = spare::metadata(&nand.spare(ppn)?);
-        let spare = spare::plain(lpn, version, version, &metadata);
+        let old = nand.spare(ppn)?;
+        let handle = spare::handle(&old).unwrap_or_default();
+        let spare = spare::plain(lpn, version, version, &spare::metadata(&old), handle);
         self.push(nand, (ppn, Moving::Plain(lpn)), (Source::Copy(ppn), spare))
     }
 }

@@ -50,7 +50,7 @@ pub use self::parts::Parts;
 pub use self::queries::{BlockState, PREFETCHED, Wear};
 pub use self::recovery::FormatError;
 use crate::error::FtlError;
-use crate::host_unit::HostUnit;
+use crate::host_unit::{HostUnit, target_of};
 use crate::key::{Key, NamespaceAttributes, NamespaceId};
 use crate::map::UNIT_WEIGHT;
 use crate::metadata::Record;
@@ -129,21 +129,21 @@ impl Ftl {
         new as u64 * u64::from(UNIT_WEIGHT)
     }
 
-    /// Programs up to a page of units and points L2P at them. The buffers still belong to the caller if this fails and
+    /// Programs up to a page of units, which have one handle, and points L2P at them. The buffers still belong to the caller if this fails and
     /// [`FtlError::changed_nothing`].
     pub fn write_page(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         self.map.warm(units.iter().map(|unit| unit.lpn));
         loop {
             let claims = if self.concern_hints(units) { self.units.claims_of(units.len()) } else { 0 };
-            let mut room = self.reserve(&Need::units(claims), at_ns)?;
+            let mut room = self.reserve(&Need::units(target_of(units), claims), at_ns)?;
             if let Some(done_ns) = self.write_units(&mut room, units, at_ns)? {
                 return Ok(done_ns);
             }
         }
     }
 
-    /// As [`Ftl::write_page`] for units that may need several pages: after a cut all of them are there or none. They have no
-    /// hints. What still belongs to the caller if this fails may have moved to other buffers.
+    /// As [`Ftl::write_page`] for units that may need several pages: after a cut all of them are there or none. They have one
+    /// handle and no hints. What still belongs to the caller if this fails may have moved to other buffers.
     pub fn write_whole(
         &mut self,
         units: &mut [HostUnit],
@@ -384,7 +384,7 @@ impl Ftl {
     ) -> Result<ProgrammedBatch, (FtlError, usize)> {
         let per_page = self.geometry.units_per_page() as usize;
         let (unit_pages, record_pages) = (units.len().div_ceil(per_page), plan.pages(per_page));
-        let pages = batch::pages_by_stream(unit_pages, &record_pages);
+        let pages = batch::pages_by_stream(target_of(units), unit_pages, &record_pages);
         let room = self.reserve(&Need::batch(&pages, self.units.claims_of(units.len())), at_ns);
         let room = room.map_err(|error| (error, 0))?;
         let pages = unit_pages + record_pages.len();

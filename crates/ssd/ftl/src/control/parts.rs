@@ -12,11 +12,12 @@ use crate::batches::Batches;
 use crate::counters::Counters;
 use crate::error::FtlError;
 use crate::file_lists::FileLists;
-use crate::host_unit::HostUnit;
+use crate::host_unit::{HostUnit, target_of};
 use crate::key::NamespaceAttributes;
 use crate::map::{Map, ValidUnit};
 use crate::metadata::{KeptBytes, MetadataLog, Record};
 use crate::page_image::PageImage;
+use crate::placement::{Handle, Placement, PlacementEvent, PlacementEventKind};
 use crate::reads::Reads;
 use crate::reservation::Reservation;
 use crate::space::{FtlConfig, PageSummary, Space, Target};
@@ -47,6 +48,8 @@ pub struct Parts {
     /// See `Parts::stop`.
     pub(super) is_stopped: bool,
     pub(super) counters: Counters,
+    /// What is counted and told of each handle, on a drive with placement.
+    pub(super) placement: Option<Placement>,
     pub(super) scratch: Scratch,
 }
 
@@ -78,6 +81,7 @@ impl Parts {
             shut_down: false,
             is_stopped: false,
             counters: Counters::default(),
+            placement: config.placement.map(Placement::new),
             scratch: Scratch::default(),
         }
     }
@@ -100,6 +104,7 @@ impl Parts {
             shut_down: self.shut_down,
             is_stopped: self.is_stopped,
             counters: self.counters,
+            placement: self.placement.clone(),
             scratch: Scratch::default(),
         })
     }
@@ -216,10 +221,7 @@ impl Parts {
         earliest_ns: Nanoseconds,
     ) -> Result<Option<(PageId, Nanoseconds)>, FtlError> {
         let units = self.geometry.units_per_page() as usize;
-        let program = match target {
-            Target::Host | Target::Logs(_) => Nand::program,
-            Target::Collect | Target::LogCopies(_) => Nand::program_in_background,
-        };
+        let program = if target.takes_copies() { Nand::program_in_background } else { Nand::program };
         let programmed =
             self.program_with(room, target, page.summary(step), earliest_ns, |nand, place| {
                 program(nand, place, &page.sources[..units], &page.spares[..units], earliest_ns)
@@ -243,13 +245,36 @@ impl Parts {
         let (map, nand) = (&mut self.map, &mut self.nand);
         let programmed = self.space.program(target, summary, (map, nand), earliest_ns, program)?;
         match programmed {
-            Some(_) => {
+            Some((_, done_ns)) => {
                 room.take_page();
                 self.log.data_programmed();
+                if self.placement.is_some() {
+                    self.tell_filled(target, done_ns);
+                }
             }
             None => self.counters.program_failures += 1,
         }
         Ok(programmed)
+    }
+
+    /// Tells of a reclaim unit that a page has filled.
+    fn tell_filled(&mut self, target: Target, at_ns: Nanoseconds) {
+        if let Some(placement) = &mut self.placement
+            && self.space.take_filled(target)
+        {
+            let handle = target.handle();
+            placement.tell(PlacementEvent { at_ns, handle, kind: PlacementEventKind::Filled });
+        }
+    }
+
+    /// Units of the host with one handle were programmed.
+    pub(super) fn count_host_units(&mut self, units: &[HostUnit]) {
+        self.counters.flash_units.host += units.len() as u64;
+        if let Some(placement) = &mut self.placement
+            && let Some(unit) = units.first()
+        {
+            placement.programmed(unit.handle, units.len() as u64);
+        }
     }
 
     /// Programs a page of units, and points L2P at them.
@@ -272,13 +297,13 @@ impl Parts {
             page.marked |= unit.hint.is_some();
             page.push(Source::Staged(unit.slot), unit.spare(step));
         }
-        let Some((place, done_ns)) = self.program(room, Target::Host, &page, step, at_ns)? else {
+        let Some((place, done_ns)) = self.program(room, target_of(units), &page, step, at_ns)? else {
             return Ok(None);
         };
         if page.marked {
             self.log.step_programmed(done_ns);
         }
-        self.counters.flash_units.host += units.len() as u64;
+        self.count_host_units(units);
         for (index, unit) in units.iter().enumerate() {
             self.map.map_plain(unit.lpn, self.geometry.unit(place, index as u32));
         }
@@ -310,6 +335,9 @@ impl Parts {
             return Ok(None);
         };
         self.counters.flash_units.host += units.len() as u64;
+        if let Some(placement) = &mut self.placement {
+            placement.programmed(Handle::DEFAULT, units.len() as u64);
+        }
         for (index, unit) in units.iter().enumerate() {
             let ppn = self.geometry.unit(place, index as u32);
             self.units.transaction_programmed((&mut self.map, &self.nand), unit, ppn, step);

@@ -115,6 +115,9 @@ impl Ftl {
     ) -> Result<RecoveryReport, FtlError> {
         let at_ns = self.read_file_lists(at_ns)?;
         self.counters = found.facts.counters;
+        if let Some(placement) = &mut self.placement {
+            placement.recovered(found.facts.handles, at_ns);
+        }
         let Parts { units, records, map, space, config, numbers, nand, .. } = &mut self.allocator.parts;
         units.last_unmapped_at(numbers.last());
         found.units.restore(units, map, found.clean);

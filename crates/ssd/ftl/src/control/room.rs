@@ -134,10 +134,12 @@ impl Ftl {
         if self.spare_blocks() <= self.space.collection_reserve() {
             self.collect_garbage(at_ns)?;
         }
-        if target == Target::Host || self.spare_blocks() <= self.space.collection_reserve() {
-            return Ok(());
+        match target {
+            Target::Logs(_) if self.spare_blocks() > self.space.collection_reserve() => {
+                self.collect_for_logs(target, at_ns)
+            }
+            _ => Ok(()),
         }
-        self.collect_for_logs(target, at_ns)
     }
 
     /// Collects until there is space beyond the reserve, if that is possible.
@@ -373,7 +375,7 @@ impl Ftl {
         clean: bool,
         at_ns: Nanoseconds,
     ) -> Result<(CheckpointBytes, Nanoseconds), FtlError> {
-        let Parts { config, numbers, space, log, counters, units, records, map, nand, .. } =
+        let Parts { config, numbers, space, log, counters, units, records, map, nand, placement, .. } =
             &mut self.allocator.parts;
         let facts = Facts {
             logical_units: config.logical_units,
@@ -382,6 +384,7 @@ impl Ftl {
             exhausted: space.is_exhausted(),
             counters: *counters,
             open_blocks: space.open_blocks(),
+            handles: placement.as_ref().map_or_else(Vec::new, |placement| placement.counters().to_vec()),
         };
         let mut bytes = CheckpointBytes::new(log.is_in_memory());
         facts.encode(&mut bytes);

@@ -1,25 +1,31 @@
-//! The pages of a dump: ordinary pages, on blocks kept erased for it.
+//! The pages of a dump: ordinary pages, on blocks kept erased for it. Units of handles that are kept apart have blocks of their own.
 
 use tantalum_nand::{BlockId, Nand, NandError, Nanoseconds, Slot, Source, UNIT_BYTES, UnitSpare};
 
 use super::record::{Record, encode_page, records_per_page, used_bytes};
 use crate::error::FtlError;
 use crate::page_image::PageImage;
-use crate::spare::{Kind, Spare};
+use crate::placement::Handle;
+use crate::space::{FtlConfig, handles_in};
+use crate::spare::{self, Kind, Spare};
 use crate::types::Seq;
 
 /// The pages of a dump, on the blocks kept for it.
 pub(crate) struct DumpPages {
     blocks: Vec<BlockId>,
+    /// The first of them that takes pages.
     place: usize,
-    page: PageImage,
+    /// Whether handles are kept apart, even here.
+    isolates: bool,
+    /// The page that is being filled of each handle that is kept apart, or the only one.
+    pages: Vec<(Handle, PageImage)>,
     units: u64,
 }
 
 impl DumpPages {
     /// A dump onto these blocks, which are erased or hold the beginning of it.
-    pub fn new(blocks: Vec<BlockId>) -> DumpPages {
-        DumpPages { blocks, place: 0, page: PageImage::new(), units: 0 }
+    pub fn new(blocks: Vec<BlockId>, config: &FtlConfig) -> DumpPages {
+        DumpPages { blocks, place: 0, isolates: config.isolates(), pages: Vec::new(), units: 0 }
     }
 
     /// Units dumped so far.
@@ -35,38 +41,51 @@ impl DumpPages {
         bytes: UnitSpare,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        self.page.push(Source::Staged(slot), bytes);
-        if self.page.used == nand.geometry().units_per_page() as usize {
-            self.end_page(nand, at_ns)?;
+        let handle = if self.isolates { spare::handle(&bytes).unwrap_or_default() } else { Handle::DEFAULT };
+        let of_handle = self.pages.iter().position(|(other, _)| *other == handle);
+        let index = of_handle.unwrap_or_else(|| {
+            self.pages.push((handle, PageImage::new()));
+            self.pages.len() - 1
+        });
+        self.pages[index].1.push(Source::Staged(slot), bytes);
+        if self.pages[index].1.used == nand.geometry().units_per_page() as usize {
+            self.program(nand, index, at_ns)?;
         }
         Ok(())
     }
 
-    /// Programs the page that is being filled.
-    pub fn end_page(&mut self, nand: &mut Nand, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if self.page.used == 0 {
+    /// Programs the pages that are being filled.
+    pub fn end_pages(&mut self, nand: &mut Nand, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        (0..self.pages.len()).try_for_each(|index| self.program(nand, index, at_ns))
+    }
+
+    fn program(&mut self, nand: &mut Nand, index: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let (handle, page) = &self.pages[index];
+        if page.used == 0 {
             return Ok(());
         }
         let geometry = *nand.geometry();
-        let units = geometry.units_per_page() as usize;
+        let (sources, spares) = page.parts(&geometry);
         loop {
-            let block = *self.blocks.get(self.place).ok_or(FtlError::CapacityExceeded)?;
-            let index = nand.next_page(block);
-            if index == geometry.pages_per_block {
-                self.place += 1;
-                continue;
-            }
-            let place = geometry.page(block, index);
-            match nand.program(place, &self.page.sources[..units], &self.page.spares[..units], at_ns) {
+            let block = self.block_for(*handle, nand).ok_or(FtlError::CapacityExceeded)?;
+            let place = geometry.page(block, nand.next_page(block));
+            match nand.program(place, sources, spares, at_ns) {
                 Ok(_) => break,
                 // the rest of the block must suffice, because there is no other
                 Err(NandError::ProgramFailed { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        self.units += self.page.used as u64;
-        self.page = PageImage::new();
+        self.units += page.used as u64;
+        self.pages[index].1 = PageImage::new();
         Ok(())
+    }
+
+    /// The first block with room for a page. An earlier attempt may have begun it.
+    fn block_for(&self, handle: Handle, nand: &Nand) -> Option<BlockId> {
+        let has_room = |block: &BlockId| nand.next_page(*block) < nand.geometry().pages_per_block;
+        let fits = |block: &BlockId| !self.isolates || handles_in(*block, nand).leaves_room_for(handle);
+        self.blocks[self.place..].iter().copied().find(|block| has_room(block) && fits(block))
     }
 
     /// Programs journal pages.
@@ -77,7 +96,8 @@ impl DumpPages {
         step: Seq,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        debug_assert_eq!(self.page.used, 0, "a page of units is not programmed before the records");
+        let waiting: usize = self.pages.iter().map(|(_, page)| page.used).sum();
+        debug_assert_eq!(waiting, 0, "units are not programmed before the records");
         // on a separate block, because a block's first page tells recovery what it holds
         while self.blocks.get(self.place).is_some_and(|block| nand.next_page(*block) > 0) {
             self.place += 1;
@@ -87,8 +107,9 @@ impl DumpPages {
         for chunk in records.chunks(records_per_page(units_per_page)) {
             let mut bytes = vec![0; units_per_page as usize * UNIT_BYTES];
             encode_page(chunk.iter(), &mut bytes);
-            self.page = PageImage::stage(nand, &bytes[..used_bytes(chunk.len())], &spare)?;
-            self.end_page(nand, at_ns)?;
+            let page = PageImage::stage(nand, &bytes[..used_bytes(chunk.len())], &spare)?;
+            self.pages = vec![(Handle::DEFAULT, page)];
+            self.program(nand, 0, at_ns)?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The bytes of a checkpoint: a head, [`Facts`], the blocks that were open, and each tenant's contents, in the order of
-//! the list of tenants. All numbers are little-endian.
+//! The bytes of a checkpoint: a head, [`Facts`], the blocks that were open, the counters of the handles if the drive has placement,
+//! and each tenant's contents, in the order of the list of tenants. All numbers are little-endian.
 
 use tantalum_nand::{BlockId, checksum_of};
 use zerocopy::little_endian::U64;
@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::checkpoint_bytes::{CheckpointBytes, HEAD_BYTES, Head, MAGIC};
 use crate::counters::{Counters, StoredCounters};
+use crate::placement::HandleCounters;
 use crate::types::Seq;
 
 /// The checkpoint's facts about the drive as a whole.
@@ -24,6 +25,8 @@ pub(crate) struct Facts {
     pub counters: Counters,
     /// Blocks that data streams had open, or may continue in.
     pub open_blocks: Vec<BlockId>,
+    /// What was counted for each handle; none without placement.
+    pub handles: Vec<HandleCounters>,
 }
 
 /// [`Facts`], without the list.
@@ -49,11 +52,12 @@ impl Facts {
         };
         out.extend(stored.as_bytes());
         put_list(out, &self.open_blocks, |block| wide(block.0));
+        self.handles.iter().for_each(|handle| out.extend(handle.stored().as_bytes()));
     }
 
-    /// Reads a checkpoint's bytes. Returns the facts, and the position of the tenants' contents. None if they are
+    /// Reads the bytes of a checkpoint of a drive with this many handles, 0 without placement. Returns the facts, and the position of the tenants' contents. None if they are
     /// damaged or of another version.
-    pub fn decode(bytes: &[u8]) -> Option<(Facts, &[u8], u64)> {
+    pub fn decode(bytes: &[u8], handles: u32) -> Option<(Facts, &[u8], u64)> {
         let (head, rest) = Head::ref_from_prefix(bytes).ok()?;
         let body = rest.get(..usize::try_from(head.bytes.get()).ok()?)?;
         if head.magic != MAGIC || u64::from(checksum_of(body)) != head.checksum.get() {
@@ -68,6 +72,9 @@ impl Facts {
             exhausted: stored.exhausted.get() != 0,
             counters: Counters::of_stored(&stored.counters),
             open_blocks: take_list(&mut rest, |block: &U64| narrow(*block).map(BlockId))?,
+            handles: (0..handles)
+                .map(|_| take(&mut rest).map(HandleCounters::of_stored))
+                .collect::<Option<_>>()?,
         };
         Some((facts, rest, (HEAD_BYTES + body.len() - rest.len()) as u64))
     }
@@ -122,6 +129,8 @@ pub(crate) fn narrow(number: U64) -> Option<u32> {
 mod tests {
     use super::*;
 
+    const HANDLES: u32 = 2;
+
     fn sample() -> (Facts, Vec<u8>) {
         let facts = Facts {
             logical_units: 5000,
@@ -130,6 +139,7 @@ mod tests {
             counters: Counters { blocks_erased: 3, checkpoints: 4, ..Counters::default() },
             exhausted: true,
             open_blocks: vec![BlockId(1), BlockId(5)],
+            handles: vec![HandleCounters { flash_copies: 7, ..HandleCounters::default() }; HANDLES as usize],
         };
         let mut bytes = CheckpointBytes::new(true);
         facts.encode(&mut bytes);
@@ -141,9 +151,12 @@ mod tests {
     fn facts_round_trip() {
         let (facts, mut bytes) = sample();
         let first_byte = (bytes.len() - 17) as u64;
-        assert_eq!(Facts::decode(&bytes), Some((facts.clone(), &b"what tenants keep"[..], first_byte)));
+        assert_eq!(
+            Facts::decode(&bytes, HANDLES),
+            Some((facts.clone(), &b"what tenants keep"[..], first_byte))
+        );
         bytes.resize(bytes.len().next_multiple_of(4096), 0);
-        let (found, rest, _) = Facts::decode(&bytes).expect("pages are padded with zeros");
+        let (found, rest, _) = Facts::decode(&bytes, HANDLES).expect("pages are padded with zeros");
         assert_eq!((found, rest), (facts, &b"what tenants keep"[..]));
     }
 
@@ -151,12 +164,12 @@ mod tests {
     fn damage_is_noticed() {
         let (_, bytes) = sample();
         for length in [0, 8, 23, 24, bytes.len() / 2, bytes.len() - 1] {
-            assert_eq!(Facts::decode(&bytes[..length]), None, "cut to {length} bytes");
+            assert_eq!(Facts::decode(&bytes[..length], HANDLES), None, "cut to {length} bytes");
         }
         for at in (0..bytes.len()).step_by(7) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
-            assert_eq!(Facts::decode(&damaged), None, "bit flipped in byte {at}");
+            assert_eq!(Facts::decode(&damaged, HANDLES), None, "bit flipped in byte {at}");
         }
     }
 }

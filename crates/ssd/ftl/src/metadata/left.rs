@@ -124,7 +124,7 @@ pub(crate) fn dump_what_is_left(
     let dumped = Dumped::find(nand, &left.dump_blocks)?;
     let step = left.next_step();
     let restored = left.units.len() as u64;
-    let mut dump = DumpPages::new(left.dump_blocks);
+    let mut dump = DumpPages::new(left.dump_blocks, config);
     for (mut bytes, data) in left.units {
         let spare = Spare::decode(&bytes).ok_or_else(|| damaged("a unit"))?;
         if dumped.units.contains(&identity(&spare)) {
@@ -134,7 +134,7 @@ pub(crate) fn dump_what_is_left(
         let slot = nand.stage(&data)?;
         dump.push(nand, slot, bytes, 0)?;
     }
-    dump.end_page(nand, 0)?;
+    dump.end_pages(nand, 0)?;
     if !dumped.journal {
         dump.push_records(nand, &left.records, step, 0)?;
     }

@@ -6,7 +6,7 @@
 //!
 //! | for | pages | records | owners |
 //! |---|---|---|---|
-//! | a page of units | one, of the host's stream | claims that its units may end | |
+//! | a page of units | one, of their handle's stream | claims that its units may end | |
 //! | a page of open transactions | one, of the host's stream | | |
 //! | an atomic batch | its own, by stream | claims that its units may end | |
 //! | a page of waiting records | one, of their stream | | |
@@ -128,9 +128,9 @@ impl<'a> Need<'a> {
         Need { purpose, pages, records, owners }
     }
 
-    /// A page of units that may end this many claims.
-    pub fn units(claims: usize) -> Need<'a> {
-        Need::of(Purpose::Units, Pages::One(Target::Host), claims, 0)
+    /// A page of units for a stream that may end this many claims.
+    pub fn units(target: Target, claims: usize) -> Need<'a> {
+        Need::of(Purpose::Units, Pages::One(target), claims, 0)
     }
 
     /// A page of open transactions.

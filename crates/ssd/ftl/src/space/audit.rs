@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use tantalum_nand::{BlockId, Nand, PlaneId};
 
 use super::free::FreeBlock;
+use super::handles::{HandlesIn, handles_in};
 use super::{BlockUse, Space};
 use crate::findings::{Audit, Finding};
 use crate::map::Map;
@@ -25,6 +26,10 @@ impl Space {
                     "against the candidates for collection",
                 ),
                 (nand.is_bad(block) && block_use != BlockUse::Bad, "and it is retired"),
+                (
+                    self.layout.isolates && holds_data && handles_in(block, nand) == HandlesIn::Several,
+                    "and has units of several handles, which are kept apart",
+                ),
             ];
             for (_, against) in against.into_iter().filter(|(wrong, _)| *wrong) {
                 audit.map_findings.push(Finding::BlockUse { block, block_use, against });

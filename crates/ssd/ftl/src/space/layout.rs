@@ -10,6 +10,7 @@ use tantalum_nand::{Geometry, UNIT_BYTES};
 use crate::error::LayoutError;
 use crate::file_lists::ListsPlan;
 use crate::map::OPEN_LOGS;
+use crate::placement::{Handle, Isolation, PlacementConfig, STORED_HANDLE_BYTES};
 
 /// When a checkpoint is due, given what recovery would have to read since the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +67,8 @@ pub struct FtlConfig {
     /// DRAM for the indexes of key-value namespaces, in bytes; if all take more, the least recently used are on flash
     /// only. `None` means room for all.
     pub index_dram_bytes: Option<u64>,
+    /// The handles with which the host places data; `None` for a drive without placement.
+    pub placement: Option<PlacementConfig>,
 }
 
 impl FtlConfig {
@@ -73,6 +76,21 @@ impl FtlConfig {
     #[inline]
     pub fn has_plp(&self) -> bool {
         self.dump_units > 0
+    }
+
+    /// Handles, and so streams of the host: one without placement.
+    pub fn handles(&self) -> u32 {
+        self.placement.map_or(1, |placement| placement.handles)
+    }
+
+    /// Whether copies of different handles are kept apart as well.
+    pub fn isolates(&self) -> bool {
+        self.placement.is_some_and(|placement| placement.isolation == Isolation::Persistently)
+    }
+
+    /// Whether two units may lie in one block, by their handles, wherever the drive puts them.
+    pub(crate) fn lane(&self, handle: Handle) -> Handle {
+        if self.isolates() { handle } else { Handle::DEFAULT }
     }
 }
 
@@ -90,9 +108,13 @@ pub struct Layout {
     pub journal_blocks: u32,
     /// Blocks kept erased for a dump.
     pub dump_blocks: u32,
-    /// Planes on which the host stream keeps a block open.
+    /// Handles of the host, each with a stream of its own; 0 without placement, where there is one stream.
+    pub handles: u32,
+    /// Whether the copies of each handle have a stream of their own.
+    pub isolates: bool,
+    /// Planes on which each stream of the host keeps a block open: the blocks of a reclaim unit.
     pub host_width: u32,
-    /// Planes on which the collection stream keeps a block open.
+    /// Planes on which each stream of copies keeps a block open.
     pub collect_width: u32,
     /// Blocks that the logs of key-value namespaces may take in addition: their open blocks, and one in reserve for
     /// each namespace. Half of what is left for them; the other half lets garbage accumulate.
@@ -136,14 +158,25 @@ impl Layout {
         let good_blocks = geometry.blocks().saturating_sub(bad_blocks);
         let logical_blocks = config.logical_units.div_ceil(geometry.units_per_block());
         let layout = Layout::with_good_blocks(geometry, config, good_blocks);
-        if good_blocks < layout.least_blocks {
-            return Err(LayoutError::TooLittleFlash {
-                physical_blocks: good_blocks,
-                logical_blocks,
-                needed_blocks: layout.least_blocks - logical_blocks,
-            });
+        if good_blocks >= layout.least_blocks {
+            return Ok(layout);
         }
-        Ok(layout)
+        let needed_blocks = layout.least_blocks - logical_blocks;
+        let (physical_blocks, handles) = (good_blocks, layout.handles);
+        let without =
+            Layout::with_good_blocks(geometry, &FtlConfig { placement: None, ..*config }, good_blocks);
+        Err(match layout.least_blocks - without.least_blocks {
+            handle_blocks if handle_blocks > 0 && good_blocks >= without.least_blocks => {
+                LayoutError::TooLittleForHandles {
+                    physical_blocks,
+                    logical_blocks,
+                    needed_blocks,
+                    handles,
+                    handle_blocks,
+                }
+            }
+            _ => LayoutError::TooLittleFlash { physical_blocks, logical_blocks, needed_blocks },
+        })
     }
 
     /// The plan for this many good blocks, even if they are fewer than [`Layout::least_blocks`].
@@ -154,19 +187,28 @@ impl Layout {
         let on_flash = config.nvm_log_bytes.is_none();
         let extra_owners_limit = (logical / 8).clamp(256, if on_flash { u32::MAX } else { NVM_OWNERS });
         let hints_limit = (logical / 32).clamp(256, if on_flash { 1 << 20 } else { NVM_HINTS });
-        let checkpoint_bytes = checkpoint_bytes(geometry, logical, extra_owners_limit, hints_limit);
+        let checkpoint_bytes = checkpoint_bytes(geometry, logical, extra_owners_limit, hints_limit)
+            + placement_bytes(geometry, config);
         let checkpoint_blocks = if on_flash { checkpoint_bytes.div_ceil(block_bytes) as u32 } else { 0 };
         let journal_reserve = if on_flash { JOURNAL_RESERVE_BLOCKS } else { 0 };
-        // one more for the journal page and for partly filled pages
-        let dump_blocks = config.dump_units.div_ceil(units_per_block) + u32::from(config.dump_units > 0);
+        // one more for the journal page and for partly filled pages; blocks of their own for units that are kept apart
+        let lanes = if config.isolates() { config.handles() } else { 1 };
+        let dump_blocks = match config.dump_units {
+            0 => 0,
+            units => units.div_ceil(units_per_block) + lanes,
+        };
         let logical_blocks = logical.div_ceil(units_per_block);
         let fixed = 2 * checkpoint_blocks + journal_reserve + dump_blocks;
         // the minimum: one open block for each stream, a victim, and some slack in which garbage can accumulate
         let slack = (logical_blocks / 50).max(2);
-        let least = fixed + slack + 5;
+        let more = config.handles() - 1;
+        let least = fixed + slack + 5 + more * handle_blocks(config);
         let spare = good_blocks.saturating_sub(logical_blocks);
-        let for_streams = spare.saturating_sub(fixed + slack + 3);
-        let width = (for_streams / 4).clamp(1, geometry.planes());
+        let handle_slack = if config.isolates() { more * HANDLE_SLACK } else { 0 };
+        let for_streams = spare.saturating_sub(fixed + slack + 3 + handle_slack);
+        // open blocks and the reserve take half of it
+        let widths = if config.isolates() { 3 * more + 4 } else { 2 * more + 4 };
+        let width = (for_streams / widths).clamp(1, geometry.planes());
         let journal_blocks = (8 * checkpoint_blocks).min(spare / 12).max(journal_reserve);
         Layout {
             least_blocks: logical_blocks + least,
@@ -174,9 +216,11 @@ impl Layout {
             checkpoint_blocks,
             journal_blocks,
             dump_blocks,
+            handles: config.placement.map_or(0, |placement| placement.handles),
+            isolates: config.isolates(),
             host_width: width,
             collect_width: width.div_ceil(2),
-            log_blocks: for_streams.saturating_sub(4 * width + journal_blocks) / 2,
+            log_blocks: for_streams.saturating_sub(widths * width + journal_blocks) / 2,
             extra_owners_limit,
             hints_limit,
             transaction_units_limit: match on_flash {
@@ -185,6 +229,22 @@ impl Layout {
             },
         }
     }
+}
+
+/// Blocks of garbage that a handle may have that is kept apart and that collecting does not gain: less than a block, and what
+/// fills pages up.
+const HANDLE_SLACK: u32 = 2;
+
+/// Blocks that each handle but the first takes at least: an open one for the host; if handles are kept apart, another one for
+/// copies, one in reserve for these, and its garbage.
+fn handle_blocks(config: &FtlConfig) -> u32 {
+    if config.isolates() { 3 + HANDLE_SLACK } else { 1 }
+}
+
+/// The most bytes of a checkpoint that placement takes: the counters of the handles, and the open blocks of their streams.
+fn placement_bytes(geometry: &Geometry, config: &FtlConfig) -> u64 {
+    let open_blocks = 2 * u64::from(geometry.planes()) * size_of::<u64>() as u64;
+    config.placement.map_or(0, |placement| u64::from(placement.handles) * (STORED_HANDLE_BYTES + open_blocks))
 }
 
 fn block_bytes(geometry: &Geometry) -> u64 {
@@ -230,6 +290,8 @@ mod tests {
             checkpoint_blocks: 7,
             journal_blocks: 8 * 7,
             dump_blocks: 0,
+            handles: 0,
+            isolates: false,
             host_width: 4,
             collect_width: 2,
             // 875 blocks beyond the logical ones, less 81, the streams' 16 and the journal's 56

@@ -19,6 +19,7 @@
 mod audit;
 mod blocks;
 mod free;
+mod handles;
 mod layout;
 mod stream;
 
@@ -29,6 +30,7 @@ use tantalum_nand::{BlockId, Geometry, Nand, NandError, Nanoseconds, PageId, Pla
 
 use self::blocks::Blocks;
 pub use self::blocks::{BlockUse, Marked, PageSummary};
+pub use self::handles::{HandlesIn, handles_in};
 pub use self::layout::{
     CheckpointInterval, FtlConfig, JOURNAL_RESERVE_BLOCKS, Layout, VictimPolicy, map_bytes,
 };
@@ -39,6 +41,7 @@ pub use self::stream::Target;
 use crate::error::FtlError;
 use crate::key::NamespaceId;
 use crate::map::Map;
+use crate::placement::Handle;
 use crate::types::Seq;
 
 /// The maximum number of partial blocks that are remembered; recovery reads this many more.
@@ -292,16 +295,16 @@ impl Space {
 
     /// Garbage collection continues in a block that a power cut left partly programmed. Otherwise repeated power losses would
     /// leave no free block: each time, garbage collection would lose the rest of the blocks that it writes to. False if there
-    /// is none.
-    pub fn reopen_for_copies(&mut self, map: &mut Map, nand: &Nand) -> bool {
-        let Some(block) = self.take_partial() else { return false };
+    /// is none: for handles that are kept apart, one that takes copies of the stream's handle.
+    pub fn reopen_for_copies(&mut self, target: Target, map: &mut Map, nand: &Nand) -> bool {
+        let Some(block) = self.take_partial(target, nand) else { return false };
         debug_assert!(
             nand.next_page(block) < self.geometry.pages_per_block,
             "block {block} is full and would be written further"
         );
         self.blocks.set_use(block, BlockUse::Open);
         map.remove_candidate(block);
-        self.give(Target::Collect, block);
+        self.give(target, block);
         true
     }
 
@@ -412,9 +415,20 @@ impl Space {
 
     // -- collection ---------------------------------------------------------------------------------------------
 
-    /// Spare blocks that only garbage collection may use: one for the copies of each namespace with logs of its own.
+    /// Spare blocks that only garbage collection may use: among them one for the copies of each namespace with logs of its own,
+    /// and of each handle that is kept apart.
     pub fn collection_reserve(&self) -> u32 {
-        self.layout.collect_width + 1 + self.namespaces_with_logs()
+        self.reserve_without_logs() + self.namespaces_with_logs()
+    }
+
+    /// Those that copies for logs leave to others.
+    pub fn reserve_without_logs(&self) -> u32 {
+        self.layout.collect_width + 1 + self.streams.isolated_handles()
+    }
+
+    /// Streams of copies that are kept apart and have no open block: one that has leaves each of them a free block.
+    pub fn copies_without_block(&self) -> u32 {
+        self.streams.copies_without_block()
     }
 
     /// The block to collect next. The policies are [`VictimPolicy`]'s.
@@ -506,8 +520,7 @@ impl Space {
             debug_assert_ne!(self.good_blocks, 0, "a block was retired, and none was left");
             self.good_blocks -= 1;
             self.layout = Layout::with_good_blocks(&self.geometry, config, self.good_blocks);
-            self.streams.host.set_width(self.layout.host_width);
-            self.streams.collect.set_width(self.layout.collect_width);
+            self.streams.plan(&self.layout);
         }
         self.failing.retain(|failing| *failing != block);
         Ok(was_good)
@@ -586,13 +599,37 @@ impl Space {
         let closed = self.blocks.with_use(BlockUse::Closed).filter(|block| nand.next_page(*block) < pages);
         self.partial = closed.filter(|block| named.is_none_or(|named| named.contains(block))).collect();
         self.partial.sort_by_key(|block| Reverse(nand.next_page(*block)));
+        if self.layout.isolates {
+            return self.keep_partial_by_handle(nand);
+        }
         let first = self.partial.len().saturating_sub(PARTIAL_BLOCKS);
         self.partial.drain(..first);
     }
 
-    /// The one of them with the most room.
-    fn take_partial(&mut self) -> Option<BlockId> {
-        while let Some(block) = self.partial.pop() {
+    /// Keeps those with the most room, and of each handle at least one: copies of another handle are no use of it.
+    fn keep_partial_by_handle(&mut self, nand: &Nand) {
+        let (mut seen, mut kept) = ([false; Handle::MOST as usize], 0);
+        let mut is_kept = |block: &BlockId| {
+            let is_first = match handles_in(*block, nand) {
+                HandlesIn::Several => return false,
+                HandlesIn::None => false,
+                HandlesIn::One(handle) => !std::mem::replace(&mut seen[handle.index() % seen.len()], true),
+            };
+            kept += 1;
+            is_first || kept <= PARTIAL_BLOCKS
+        };
+        let mut partial: Vec<BlockId> =
+            self.partial.iter().rev().copied().filter(|block| is_kept(block)).collect();
+        partial.reverse();
+        self.partial = partial;
+    }
+
+    /// The one of them with the most room that takes copies of this stream.
+    fn take_partial(&mut self, target: Target, nand: &Nand) -> Option<BlockId> {
+        let isolates = self.layout.isolates;
+        let fits = |block: &BlockId| !isolates || handles_in(*block, nand).leaves_room_for(target.handle());
+        while let Some(last) = self.partial.iter().rposition(fits) {
+            let block = self.partial.remove(last);
             // neither a victim nor a block that is to be retired
             if self.blocks.block_use(block) == BlockUse::Closed && !self.failing.contains(&block) {
                 return Some(block);
@@ -674,7 +711,7 @@ mod tests {
         let (nand, mut space) = space(&[3, 4, 1, 2]);
         space.find_partial(&nand, None);
         assert_eq!(
-            [(); 4].map(|()| space.take_partial()),
+            [(); 4].map(|()| space.take_partial(Target::Collect, &nand)),
             [Some(BlockId(2)), Some(BlockId(3)), Some(BlockId(0)), None]
         );
     }
@@ -694,7 +731,7 @@ mod tests {
         space.blocks.set_use(BlockId(0), BlockUse::Open);
         space.failing.push(BlockId(1));
         space.opened(BlockId(2), &mut nand, 0);
-        assert_eq!([(); 2].map(|()| space.take_partial()), [Some(BlockId(3)), None]);
+        assert_eq!([(); 2].map(|()| space.take_partial(Target::Collect, &nand)), [Some(BlockId(3)), None]);
     }
 
     #[test]

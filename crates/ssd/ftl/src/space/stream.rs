@@ -8,6 +8,7 @@ use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, PageId, PlaneId};
 
 use super::layout::Layout;
 use crate::key::NamespaceId;
+use crate::placement::Handle;
 
 /// The stream that a page goes to, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +21,40 @@ pub enum Target {
     Logs(NamespaceId),
     /// The same, moved by garbage collection: blocks for them come from the reserve.
     LogCopies(NamespaceId),
+    /// What the host places with a handle other than the first.
+    Handle(Handle),
+    /// The same, moved by garbage collection that keeps handles apart: blocks for them come from the reserve.
+    HandleCopies(Handle),
+}
+
+impl Target {
+    /// The stream of what the host places with a handle.
+    #[inline]
+    pub fn of(handle: Handle) -> Target {
+        if handle == Handle::DEFAULT { Target::Host } else { Target::Handle(handle) }
+    }
+
+    /// The stream of copies of what was placed with a handle, if handles are kept apart.
+    pub fn of_copies(handle: Handle) -> Target {
+        if handle == Handle::DEFAULT { Target::Collect } else { Target::HandleCopies(handle) }
+    }
+
+    /// The handle of the units that it takes, if handles are kept apart.
+    pub fn handle(self) -> Handle {
+        match self {
+            Target::Handle(handle) | Target::HandleCopies(handle) => handle,
+            Target::Host | Target::Collect | Target::Logs(_) | Target::LogCopies(_) => Handle::DEFAULT,
+        }
+    }
+
+    /// Whether garbage collection writes to it, so that no host waits.
+    #[inline]
+    pub fn takes_copies(self) -> bool {
+        match self {
+            Target::Host | Target::Logs(_) | Target::Handle(_) => false,
+            Target::Collect | Target::LogCopies(_) | Target::HandleCopies(_) => true,
+        }
+    }
 }
 
 /// The open blocks of a stream.
@@ -33,6 +68,17 @@ pub struct Stream {
     width: u32,
     /// The plane that is next in turn.
     cursor: u32,
+    /// The reclaim unit that it fills, if its host is told of these.
+    reclaim: Option<ReclaimUnit>,
+}
+
+/// A reclaim unit: as many blocks as its stream is wide, which are opened one after the other and filled together.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReclaimUnit {
+    /// Its blocks so far, open or full.
+    begun: u32,
+    /// Whether the one before it was filled, and nobody was told yet.
+    is_news: bool,
 }
 
 impl Stream {
@@ -45,7 +91,13 @@ impl Stream {
             planes,
             width,
             cursor: 0,
+            reclaim: None,
         }
+    }
+
+    /// The same for a handle of the host: it fills a reclaim unit before it begins the next.
+    pub fn of_reclaim_units(geometry: &Geometry, width: u32) -> Stream {
+        Stream { reclaim: Some(ReclaimUnit::default()), ..Stream::new(geometry, width) }
     }
 
     /// From now on blocks are opened on these planes, given in order, and at most `width` of them; open ones stay open
@@ -65,6 +117,11 @@ impl Stream {
         self.open.iter().map(|(_, block)| *block)
     }
 
+    /// The number of blocks that it may keep open, and that a reclaim unit has.
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
     /// How many blocks are open.
     pub fn opened(&self) -> u32 {
         self.open.len() as u32
@@ -72,7 +129,26 @@ impl Stream {
 
     /// Whether another block should be opened.
     pub fn wants_block(&self) -> bool {
-        self.opened() < self.width
+        match self.reclaim {
+            None => self.opened() < self.width,
+            Some(unit) => unit.begun < self.width,
+        }
+    }
+
+    /// Blocks of its reclaim unit that are not opened yet.
+    pub fn unbegun(&self) -> u32 {
+        self.reclaim.map_or(0, |unit| self.width.saturating_sub(unit.begun))
+    }
+
+    /// Whether a reclaim unit was filled since the last call.
+    pub fn take_filled(&mut self) -> bool {
+        self.reclaim.as_mut().is_some_and(|unit| std::mem::take(&mut unit.is_news))
+    }
+
+    /// Begins the next reclaim unit, once no block is open.
+    pub fn begin_reclaim_unit(&mut self) {
+        debug_assert!(self.open.is_empty(), "{} blocks of a reclaim unit are open", self.open.len());
+        self.reclaim = self.reclaim.map(|_| ReclaimUnit::default());
     }
 
     /// The position of a plane's block among the open ones, or where it would be.
@@ -125,6 +201,9 @@ impl Stream {
         debug_assert!(plane.0 < self.planes, "plane {plane} of {}", self.planes);
         let Err(position) = self.position(plane) else { panic!("plane {plane} has an open block already") };
         self.open.insert(position, (plane, block));
+        if let Some(unit) = &mut self.reclaim {
+            unit.begun += 1;
+        }
     }
 
     /// The page to program next; `None` if no block is open.
@@ -146,7 +225,14 @@ impl Stream {
     /// Removes a plane's block, full or failed.
     pub fn close(&mut self, plane: PlaneId) -> Option<BlockId> {
         let position = self.position(plane).ok()?;
-        Some(self.open.remove(position).1)
+        let block = self.open.remove(position).1;
+        if let Some(unit) = &mut self.reclaim
+            && self.open.is_empty()
+            && unit.begun >= self.width
+        {
+            *unit = ReclaimUnit { begun: 0, is_news: true };
+        }
+        Some(block)
     }
 }
 
@@ -159,16 +245,47 @@ pub struct Streams {
     pub collect: Stream,
     /// The logs of each namespace that has its own: one stream, with a log on each of its dies.
     pub logs: BTreeMap<NamespaceId, Stream>,
+    /// Those of the host's other handles, from handle 1 on.
+    handles: Vec<Stream>,
+    /// What garbage collection moves of these, if handles are kept apart.
+    handle_copies: Vec<Stream>,
 }
 
 impl Streams {
-    /// The streams that every drive has.
+    /// The streams that the drive has by itself.
     pub fn new(geometry: &Geometry, layout: &Layout) -> Streams {
+        let new = if layout.handles > 0 { Stream::of_reclaim_units } else { Stream::new };
+        let others = layout.handles.saturating_sub(1) as usize;
+        let isolated = if layout.isolates { others } else { 0 };
         Streams {
-            host: Stream::new(geometry, layout.host_width),
+            host: new(geometry, layout.host_width),
             collect: Stream::new(geometry, layout.collect_width),
             logs: BTreeMap::new(),
+            handles: vec![new(geometry, layout.host_width); others],
+            handle_copies: vec![Stream::new(geometry, layout.collect_width); isolated],
         }
+    }
+
+    /// A plan with fewer good blocks.
+    pub fn plan(&mut self, layout: &Layout) {
+        let of_hosts = self.handles.iter_mut().chain([&mut self.host]);
+        of_hosts.for_each(|stream| stream.set_width(layout.host_width));
+        let of_copies = self.handle_copies.iter_mut().chain([&mut self.collect]);
+        of_copies.for_each(|stream| stream.set_width(layout.collect_width));
+    }
+
+    /// Streams of copies that are kept apart and have no open block: each may need one.
+    pub fn copies_without_block(&self) -> u32 {
+        if self.handle_copies.is_empty() {
+            return 0;
+        }
+        let copies = self.handle_copies.iter().chain([&self.collect]);
+        copies.filter(|stream| stream.opened() == 0).count() as u32
+    }
+
+    /// Handles whose copies have streams of their own.
+    pub fn isolated_handles(&self) -> u32 {
+        self.handle_copies.len() as u32
     }
 
     /// The stream that takes a page.
@@ -177,6 +294,8 @@ impl Streams {
             Target::Host => &self.host,
             Target::Collect => &self.collect,
             Target::Logs(namespace) | Target::LogCopies(namespace) => &self.logs[&namespace],
+            Target::Handle(handle) => &self.handles[handle.index() - 1],
+            Target::HandleCopies(handle) => &self.handle_copies[handle.index() - 1],
         }
     }
 
@@ -188,6 +307,8 @@ impl Streams {
             Target::Logs(namespace) | Target::LogCopies(namespace) => {
                 self.logs.get_mut(&namespace).expect("the namespace has logs of its own")
             }
+            Target::Handle(handle) => &mut self.handles[handle.index() - 1],
+            Target::HandleCopies(handle) => &mut self.handle_copies[handle.index() - 1],
         }
     }
 
@@ -199,8 +320,8 @@ impl Streams {
 
     /// The open blocks of all.
     pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
-        let logs = self.logs.values().flat_map(Stream::blocks);
-        self.host.blocks().chain(self.collect.blocks()).chain(logs)
+        let others = self.logs.values().chain(&self.handles).chain(&self.handle_copies);
+        self.host.blocks().chain(self.collect.blocks()).chain(others.flat_map(Stream::blocks))
     }
 }
 

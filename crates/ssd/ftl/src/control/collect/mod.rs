@@ -11,9 +11,10 @@ use tantalum_nand::{BlockId, MAX_UNITS_PER_PAGE, Nand, Nanoseconds, PageId, Ppn,
 
 use super::allocate::Allocator;
 use super::parts::Parts;
-use crate::error::FtlError;
+use crate::error::{Damage, FtlError};
 use crate::map::{Map, Owner, ValidUnit};
 use crate::metadata::Record;
+use crate::placement::Handle;
 use crate::reads::Reads;
 use crate::reservation::{Purpose, Reservation};
 use crate::space::{PageSummary, Space, Target};
@@ -27,8 +28,8 @@ pub(crate) use moving_page::MovingPage;
 pub(super) struct Collection {
     /// For the collection stream.
     moving: MovingPage,
-    /// For the logs of namespaces that have their own.
-    moving_to_logs: Vec<MovingPage>,
+    /// For streams of their own: logs of namespaces, and handles that are kept apart.
+    moving_apart: Vec<MovingPage>,
     packing: Packing,
     victims: Vec<BlockId>,
 }
@@ -38,7 +39,7 @@ impl Collection {
     fn new(earliest_ns: Nanoseconds) -> Collection {
         Collection {
             moving: MovingPage::new(Target::Collect, earliest_ns),
-            moving_to_logs: Vec::new(),
+            moving_apart: Vec::new(),
             packing: Packing::default(),
             victims: Vec::new(),
         }
@@ -49,17 +50,17 @@ impl Collection {
         if target == Target::Collect {
             return &mut self.moving;
         }
-        let index = self.moving_to_logs.iter().position(|moving| moving.target == target);
+        let index = self.moving_apart.iter().position(|moving| moving.target == target);
         let index = index.unwrap_or_else(|| {
-            self.moving_to_logs.push(MovingPage::new(target, earliest_ns));
-            self.moving_to_logs.len() - 1
+            self.moving_apart.push(MovingPage::new(target, earliest_ns));
+            self.moving_apart.len() - 1
         });
-        &mut self.moving_to_logs[index]
+        &mut self.moving_apart[index]
     }
 
     /// The most pages that the units in transit take.
     fn waiting_pages(&self) -> u32 {
-        (self.packing.open_units() + self.moving_to_logs.len() + 1) as u32
+        (self.packing.open_units() + self.moving_apart.len() + 1) as u32
     }
 
     /// Takes the victims that are empty, except the last one, whose units may still be scanned.
@@ -77,7 +78,7 @@ impl Collection {
 
     /// What was on the way stays where it is.
     fn give_up(&self, nand: &mut Nand, error: &FtlError) {
-        let pages = std::iter::once(&self.moving).chain(&self.moving_to_logs);
+        let pages = std::iter::once(&self.moving).chain(&self.moving_apart);
         pages.for_each(|moving| moving.give_up(nand, error));
     }
 }
@@ -143,8 +144,13 @@ impl Allocator {
         collection.victims.push(victim);
         let mut units = std::mem::take(&mut self.scratch.valid_units);
         let Parts { space, map, nand, scratch, .. } = &mut self.parts;
-        let moved = find_valid_units(victim, space, map, nand, &mut scratch.spare_ends, &mut units)
-            .and_then(|()| self.move_units(&units, collection, at_ns));
+        let moved =
+            find_valid_units(victim, space, map, nand, &mut scratch.spare_ends, &mut units).and_then(|()| {
+                match self.placement {
+                    None => self.move_units(&units, collection, at_ns),
+                    Some(_) => self.move_placed_units(&units, collection, at_ns),
+                }
+            });
         self.scratch.valid_units = units;
         moved.inspect_err(|error| self.give_up(collection, error))
     }
@@ -177,6 +183,16 @@ impl Allocator {
     /// the next one fills it first, and they become free.
     fn has_room_for_victim(&self, collection: &Collection) -> bool {
         let spare = self.spare_blocks();
+        if self.space.layout().isolates {
+            // whichever handle the victim has, behind a page that waits for it there is room for all but one page of it
+            let waiting = |moving: &MovingPage| match moving.is_empty() {
+                true => 0,
+                false => self.space.missing_blocks(moving.target, 1, &self.nand),
+            };
+            let packed = collection.packing.open_units() as u32 + 1;
+            let apart: u32 = collection.moving_apart.iter().map(waiting).sum();
+            return apart + self.space.missing_blocks(Target::Collect, packed, &self.nand) < spare;
+        }
         let has_room =
             |pages, blocks| self.space.missing_blocks(Target::Collect, pages, &self.nand) <= blocks;
         let pages = self.geometry.pages_per_block + collection.waiting_pages();
@@ -246,6 +262,48 @@ impl Allocator {
             self.program_if_full(collection, at_ns)?;
         }
         Ok(())
+    }
+
+    /// The same on a drive with placement: each unit goes with its handle, if handles are kept apart.
+    fn move_placed_units(
+        &mut self,
+        units: &[ValidUnit],
+        collection: &mut Collection,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let per_page = self.geometry.units_per_page();
+        let mut charged = None;
+        let mut read_ns = at_ns;
+        for unit in units {
+            let page = self.geometry.page_of(unit.ppn);
+            if charged != Some(page) {
+                read_ns = self.nand.charge_read(page, UNIT_BYTES as u32 * per_page, at_ns);
+                charged = Some(page);
+            }
+            if unit.plain.is_none() && matches!(self.map.owner(unit.ppn), Owner::Packed(_)) {
+                collection.moving.earliest_ns = collection.moving.earliest_ns.max(read_ns);
+                self.pack(unit.ppn, collection, at_ns)?;
+                self.program_if_full(collection, at_ns)?;
+                continue;
+            }
+            let handle = self.handle_of(unit.ppn)?;
+            let target = Target::of_copies(guard!(CopiesLeaveHandle, self.config.lane(handle)));
+            let moving = collection.page_for(target, at_ns.max(self.batches.done_ns()));
+            moving.earliest_ns = moving.earliest_ns.max(read_ns);
+            self.take_along(unit, moving, at_ns)?;
+            moving.handles.push(handle);
+            if moving.len() == per_page as usize {
+                self.program_moving(collection, target, at_ns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The handle with which a unit was placed. The page that it is on is read anyway.
+    fn handle_of(&self, ppn: Ppn) -> Result<Handle, FtlError> {
+        let handle = spare::handle(&self.nand.spare(ppn)?);
+        let known = handle.filter(|handle| u32::from(handle.0) < self.config.handles());
+        Ok(known.ok_or(Damage::Spare { ppn })?)
     }
 
     /// Programs the page of the collection stream if there is no room for another unit.
@@ -325,8 +383,8 @@ impl Allocator {
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         self.program_moving(collection, Target::Collect, at_ns)?;
-        for index in 0..collection.moving_to_logs.len() {
-            self.program_moving(collection, collection.moving_to_logs[index].target, at_ns)?;
+        for index in 0..collection.moving_apart.len() {
+            self.program_moving(collection, collection.moving_apart[index].target, at_ns)?;
         }
         Ok(())
     }
@@ -413,6 +471,11 @@ impl Allocator {
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         let (units, packed) = moving.programmed();
+        if let Some(placement) = &mut self.placement {
+            let packed = std::iter::repeat_n(Handle::DEFAULT, packed as usize);
+            let handles = moving.handles.drain(..).chain(packed);
+            handles.for_each(|handle| placement.moved(handle, moving.earliest_ns));
+        }
         self.counters.flash_units.key_value_copyback += packed;
         self.counters.flash_units.copyback += units;
         if !moving.move_plain(self.geometry.unit(place, 0), &mut self.map) {

@@ -11,6 +11,7 @@ use tantalum_nand::{Nand, Nanoseconds, Ppn, Source, UnitSpare};
 use crate::error::{Damage, FtlError};
 use crate::map::{Claim, Map, Owner};
 use crate::page_image::PageImage;
+use crate::placement::Handle;
 use crate::space::Target;
 use crate::spare::{self, Kind, Mark, Spare};
 use crate::tenants::records::{PackedRecords, Records};
@@ -39,6 +40,8 @@ pub(crate) struct MovingPage {
     /// The page's contents, except the plain units that came last: a page that holds only plain units skips this.
     page: PageImage,
     units: Vec<(Ppn, Moving)>,
+    /// The handles of its units but the packed ones, on a drive with placement.
+    pub handles: Vec<Handle>,
     packed: VecDeque<PackedRecords>,
     /// The page may be programmed from then on.
     pub earliest_ns: Nanoseconds,
@@ -54,6 +57,7 @@ impl MovingPage {
             target,
             page: PageImage::new(),
             units: Vec::with_capacity(4),
+            handles: Vec::new(),
             packed: VecDeque::new(),
             earliest_ns,
             step: Seq(0),
@@ -98,7 +102,7 @@ impl MovingPage {
         let told = map.tell_versions(ppn, |lpn| old.version_of(lpn));
         told.map_err(|lpn| Damage::Owner { ppn, lpn })?;
         let mut copy = Spare::new(Kind::Data, self.step);
-        copy.metadata = old.metadata;
+        (copy.metadata, copy.handle) = (old.metadata, old.handle);
         let owners = match map.owner(ppn) {
             Owner::Plain(lpn) => vec![(lpn, old.version_of(lpn).ok_or(Damage::Owner { ppn, lpn })?)],
             Owner::Claim(Claim::Owners(owners)) => owners.clone(),

@@ -5,6 +5,7 @@ use tantalum_nand::{FailingStep, Faults, Geometry, Nand, Slot, StepFault, UNIT_B
 use super::super::batch::pages_by_stream;
 use super::super::*;
 use crate::key::{Key, NamespaceAttributes};
+use crate::placement::Handle;
 use crate::space::FtlConfig;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::Hint;
@@ -15,7 +16,14 @@ fn stage(ftl: &mut Ftl) -> Vec<Slot> {
 
 /// Six units from `first` on.
 fn units(ftl: &mut Ftl, first: u32) -> Vec<HostUnit> {
-    let unit = |(lpn, slot)| HostUnit { slot, lpn: Lpn(lpn), version: Seq(0), metadata: [0; 24], hint: None };
+    let unit = |(lpn, slot)| HostUnit {
+        slot,
+        lpn: Lpn(lpn),
+        version: Seq(0),
+        metadata: [0; 24],
+        hint: None,
+        handle: Handle::DEFAULT,
+    };
     (first..).zip(stage(ftl)).map(unit).collect()
 }
 
@@ -39,9 +47,9 @@ fn a_refused_batch_keeps_no_buffer() {
 fn pages_of_one_stream_are_counted_together() {
     let own = Target::Logs(crate::key::NamespaceId(1));
     let record_pages = [(Target::Host, 0..2), (Target::Host, 2..3), (own, 3..4)];
-    assert_eq!(pages_by_stream(2, &record_pages), [(Target::Host, 4), (own, 1)]);
-    assert_eq!(pages_by_stream(0, &record_pages[2..]), [(own, 1)]);
-    assert_eq!(pages_by_stream(1, &[]), [(Target::Host, 1)]);
+    assert_eq!(pages_by_stream(Target::Host, 2, &record_pages), [(Target::Host, 4), (own, 1)]);
+    assert_eq!(pages_by_stream(Target::Host, 0, &record_pages[2..]), [(own, 1)]);
+    assert_eq!(pages_by_stream(Target::Host, 1, &[]), [(Target::Host, 1)]);
 }
 
 /// Members of several pages are counted by recovery. A single page needs no mark, unless a dump must know whether its
@@ -155,8 +163,14 @@ fn claim_units(ftl: &mut Ftl) {
         let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end: false, home };
         let staged = ftl.nand_mut().stage(&[2; UNIT_BYTES]).unwrap();
         let version = ftl.next_seq();
-        let unit =
-            HostUnit { slot: staged, lpn: Lpn(20 + slot), version, metadata: [0; 24], hint: Some(hint) };
+        let unit = HostUnit {
+            slot: staged,
+            lpn: Lpn(20 + slot),
+            version,
+            metadata: [0; 24],
+            hint: Some(hint),
+            handle: Handle::DEFAULT,
+        };
         ftl.write_page(&[unit], 0).unwrap();
         ftl.accept_hint(&hint);
     }

@@ -4,6 +4,7 @@ use super::super::*;
 use crate::host_unit::HostUnit;
 use crate::key::{Key, NamespaceAttributes};
 use crate::metadata::Record;
+use crate::placement::Handle;
 use crate::space::FtlConfig;
 use crate::tenants::records::KvRecord;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
@@ -19,6 +20,7 @@ fn write_page(ftl: &mut Ftl, lpn: u32) -> Result<(), FtlError> {
             version: ftl.next_seq(),
             metadata: [0; METADATA_BYTES],
             hint: None,
+            handle: Handle::DEFAULT,
         })
         .collect();
     let at_ns = ftl.nand().programs_done_ns();

@@ -8,6 +8,7 @@ use crate::control::Ftl;
 use crate::error::FtlError;
 use crate::host_unit::HostUnit;
 use crate::map::CHUNK_ENTRIES;
+use crate::placement::{Handle, Isolation, PlacementConfig};
 use crate::space::{FtlConfig, Layout};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Lpn, METADATA_BYTES};
@@ -20,12 +21,14 @@ const NVM_BYTES: u64 = 1 << 20;
 const SEVEN_CHUNKS: u32 = 6 * CHUNK_ENTRIES as u32 + 300;
 const FOR_SEVEN_CHUNKS: Geometry = Geometry { blocks_per_plane: 80, pages_per_block: 32, ..GEOMETRY };
 
+/// For handles of the host, each of which takes some of them.
+const MORE_BLOCKS: Geometry = Geometry { blocks_per_plane: 48, ..BLOCKS_OF_16 };
+
 /// As many units as the drive can have.
-fn fullest(nvm_log_bytes: Option<u64>) -> FtlConfig {
-    let config = FtlConfig { nvm_log_bytes, ..CONFIG };
+fn fullest(geometry: &Geometry, config: FtlConfig) -> FtlConfig {
     let fits =
-        |units: &u32| Layout::plan(&BLOCKS_OF_16, &FtlConfig { logical_units: *units, ..config }, 0).is_ok();
-    let logical_units = (1..BLOCKS_OF_16.units()).rev().find(fits).unwrap();
+        |units: &u32| Layout::plan(geometry, &FtlConfig { logical_units: *units, ..config }, 0).is_ok();
+    let logical_units = (1..geometry.units()).rev().find(fits).unwrap();
     FtlConfig { logical_units, ..config }
 }
 
@@ -48,10 +51,19 @@ impl Host {
         let at_ns = ftl.nand().programs_done_ns().max(ftl.nand().now_ns());
         ftl.nand_mut().advance(at_ns);
         let mut units = Vec::new();
+        let handle =
+            Handle(if self.config.handles() > 1 { self.draw(self.config.handles()) as u8 } else { 0 });
         for lpn in lpns {
             let slot = ftl.nand_mut().stage(&[tag; UNIT_BYTES])?;
             let version = ftl.next_seq();
-            units.push(HostUnit { slot, lpn: Lpn(lpn), version, metadata: [0; METADATA_BYTES], hint: None });
+            units.push(HostUnit {
+                slot,
+                lpn: Lpn(lpn),
+                version,
+                metadata: [0; METADATA_BYTES],
+                hint: None,
+                handle,
+            });
             let held = self.written.entry(lpn).or_default();
             held.1 = Some(tag);
         }
@@ -116,11 +128,11 @@ impl Host {
     }
 }
 
-fn cuts_in_a_row(nvm_log_bytes: Option<u64>) {
+fn cuts_in_a_row(geometry: Geometry, config: FtlConfig) {
     for seed in 0..40 {
-        let config = fullest(nvm_log_bytes);
+        let config = fullest(&geometry, config);
         let nvm = NvmShape { bytes: NVM_BYTES, latency_ns: 100, bytes_per_second: 1_000_000_000 };
-        let nand = Nand::in_memory(BLOCKS_OF_16, TIMING).unwrap().with_nvm(nvm).unwrap();
+        let nand = Nand::in_memory(geometry, TIMING).unwrap().with_nvm(nvm).unwrap();
         let mut ftl = Ftl::format(nand, config).unwrap();
         let mut host = Host { config, random: SplitMix64(seed), written: BTreeMap::new(), cuts: 0 };
         for lpn in (0..config.logical_units - 1).step_by(2) {
@@ -148,12 +160,27 @@ fn cuts_in_a_row(nvm_log_bytes: Option<u64>) {
 
 #[test]
 fn a_full_drive_survives_any_number_of_cuts_in_a_row() {
-    cuts_in_a_row(None);
+    cuts_in_a_row(BLOCKS_OF_16, CONFIG);
 }
 
 #[test]
 fn so_does_one_whose_log_is_in_memory() {
-    cuts_in_a_row(Some(NVM_BYTES));
+    cuts_in_a_row(BLOCKS_OF_16, FtlConfig { nvm_log_bytes: Some(NVM_BYTES), ..CONFIG });
+}
+
+fn with_handles(handles: u32, isolation: Isolation) -> FtlConfig {
+    FtlConfig { placement: Some(PlacementConfig { handles, isolation }), ..CONFIG }
+}
+
+#[test]
+fn so_does_one_with_handles_that_share_their_copies() {
+    cuts_in_a_row(MORE_BLOCKS, with_handles(5, Isolation::Initially));
+}
+
+/// The audit finds that no block has units of two handles.
+#[test]
+fn so_does_one_with_handles_that_are_kept_apart() {
+    cuts_in_a_row(MORE_BLOCKS, with_handles(5, Isolation::Persistently));
 }
 
 /// The units around the borders of two neighbouring chunks, and in the first and the last; nothing is ever written to the

@@ -11,6 +11,7 @@ use tantalum_nand::{
 use crate::control::Ftl;
 use crate::host_unit::HostUnit;
 use crate::metadata::{CheckpointBytes, Facts};
+use crate::placement::Handle;
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::units::{KeptChunks, UnitsKept};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
@@ -46,7 +47,14 @@ fn worked_on() -> Nand {
 
 fn host_unit(ftl: &mut Ftl, lpn: u32, hint: Option<Hint>) -> HostUnit {
     let slot = ftl.nand_mut().stage(&[lpn as u8; UNIT_BYTES]).unwrap();
-    HostUnit { slot, lpn: Lpn(lpn), version: ftl.next_seq(), metadata: [0; METADATA_BYTES], hint }
+    HostUnit {
+        slot,
+        lpn: Lpn(lpn),
+        version: ftl.next_seq(),
+        metadata: [0; METADATA_BYTES],
+        hint,
+        handle: Handle::DEFAULT,
+    }
 }
 
 fn write(ftl: &mut Ftl, lpn: u32, hint: Option<Hint>) {
@@ -247,7 +255,7 @@ fn facts_that_no_drive_can_have_written_are_known() {
 fn forge_facts(pages: &mut [Page], change: fn(&mut Facts)) {
     let parts = newest_checkpoint(pages);
     let bytes: Vec<u8> = parts.iter().flat_map(|page| pages[*page].data.clone()).collect();
-    let (mut facts, rest, _) = Facts::decode(&bytes).unwrap();
+    let (mut facts, rest, _) = Facts::decode(&bytes, 0).unwrap();
     change(&mut facts);
     let mut forged = CheckpointBytes::new(true);
     facts.encode(&mut forged);

@@ -2,6 +2,7 @@ use tantalum_nand::{BlockId, Nand, UNIT_BYTES};
 
 use super::super::*;
 use crate::host_unit::HostUnit;
+use crate::placement::Handle;
 use crate::space::BlockUse;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::Lpn;
@@ -19,7 +20,8 @@ fn states_are_those_of_the_blocks() {
     for lpn in [1, 2, 1] {
         let slot = ftl.nand.stage(&[1; UNIT_BYTES]).unwrap();
         let version = ftl.next_seq();
-        let unit = HostUnit { slot, lpn: Lpn(lpn), version, metadata: [0; 24], hint: None };
+        let unit =
+            HostUnit { slot, lpn: Lpn(lpn), version, metadata: [0; 24], hint: None, handle: Handle::DEFAULT };
         ftl.write_page(&[unit], 0).unwrap();
     }
     let all = states(&ftl, 0, GEOMETRY.blocks() as usize);
@@ -48,6 +50,7 @@ fn metadata_are_those_that_the_unit_was_written_with() {
     let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
     let slot = ftl.nand.stage(&[1; UNIT_BYTES]).unwrap();
     let (lpn, version, metadata) = (Lpn(1), ftl.next_seq(), [7; 24]);
-    ftl.write_page(&[HostUnit { slot, lpn, version, metadata, hint: None }], 0).unwrap();
+    ftl.write_page(&[HostUnit { slot, lpn, version, metadata, hint: None, handle: Handle::DEFAULT }], 0)
+        .unwrap();
     assert_eq!([1, 2].map(|lpn| ftl.metadata(Lpn(lpn)).unwrap()), [[7; 24], [0; 24]]);
 }

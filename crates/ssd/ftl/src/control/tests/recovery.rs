@@ -4,6 +4,7 @@ use super::super::*;
 use crate::host_unit::HostUnit;
 use crate::key::{Key, NamespaceAttributes};
 use crate::metadata::{Record, protected_bytes};
+use crate::placement::Handle;
 use crate::report::RecoveryReport;
 use crate::space::{BlockUse, FtlConfig, Layout};
 use crate::tenants::records::KvRecord;
@@ -25,7 +26,14 @@ fn a_drive_with_a_page_written_since_its_shutdown_was_not_shut_down() {
     let (mut ftl, report) = recover(ftl.into_nand());
     assert!(report.clean);
     let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
-    let unit = HostUnit { slot, lpn: Lpn(1), version: ftl.next_seq(), metadata: [0; 24], hint: None };
+    let unit = HostUnit {
+        slot,
+        lpn: Lpn(1),
+        version: ftl.next_seq(),
+        metadata: [0; 24],
+        hint: None,
+        handle: Handle::DEFAULT,
+    };
     ftl.write_page(&[unit], ftl.nand.now_ns()).unwrap();
     let written = ftl.numbers.last();
     let (ftl, report) = recover(ftl.into_nand());
@@ -44,7 +52,11 @@ fn a_number_given_after_a_shutdown_is_not_given_again() {
         if write {
             let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
             let (version, metadata) = (ftl.next_seq(), [0; 24]);
-            ftl.write_page(&[HostUnit { slot, lpn: Lpn(1), version, metadata, hint: None }], now_ns).unwrap();
+            ftl.write_page(
+                &[HostUnit { slot, lpn: Lpn(1), version, metadata, hint: None, handle: Handle::DEFAULT }],
+                now_ns,
+            )
+            .unwrap();
         }
         let (tx, done_ns) = ftl.begin_transaction(now_ns).unwrap();
         assert!(done_ns >= ftl.nand.programs_done_ns() && done_ns > now_ns, "the flash tells it by then");
@@ -100,7 +112,8 @@ fn what_waited_while_a_checkpoint_was_taken_outlives_the_process() {
         let mut ftl = Ftl::format(nand, config).unwrap();
         let (data, slot) = ([7; UNIT_BYTES], ftl.nand.stage(&[7; UNIT_BYTES]).unwrap());
         let (lpn, version, metadata) = (Lpn(1), ftl.next_seq(), [0; 24]);
-        ftl.protect(&[HostUnit { slot, lpn, version, metadata, hint: None }], &data).unwrap();
+        ftl.protect(&[HostUnit { slot, lpn, version, metadata, hint: None, handle: Handle::DEFAULT }], &data)
+            .unwrap();
         if checkpoint {
             let taken_ns = ftl.take_checkpoint(0, false).unwrap();
             ftl.nand.advance(taken_ns);
@@ -121,7 +134,11 @@ fn a_drive_at_the_end_of_its_life_comes_back_to_be_read() {
     let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
     let slot = ftl.nand.stage(&[7; UNIT_BYTES]).unwrap();
     let (lpn, version) = (Lpn(1), ftl.next_seq());
-    ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; 24], hint: None }], 0).unwrap();
+    ftl.write_page(
+        &[HostUnit { slot, lpn, version, metadata: [0; 24], hint: None, handle: Handle::DEFAULT }],
+        0,
+    )
+    .unwrap();
     let free: Vec<BlockId> = ftl.space.blocks_with(BlockUse::Free).collect();
     let mut nand = ftl.into_nand();
     nand.advance(u64::MAX);
@@ -142,7 +159,11 @@ fn a_recovery_that_fails_says_so() {
     let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
     let slot = ftl.nand.stage(&[7; UNIT_BYTES]).unwrap();
     let (lpn, version) = (Lpn(1), ftl.next_seq());
-    ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; 24], hint: None }], 0).unwrap();
+    ftl.write_page(
+        &[HostUnit { slot, lpn, version, metadata: [0; 24], hint: None, handle: Handle::DEFAULT }],
+        0,
+    )
+    .unwrap();
     let mut nand = ftl.into_nand();
     nand.advance(u64::MAX);
     nand.cut_after(Some(1));

@@ -5,6 +5,7 @@ use crate::host_unit::HostUnit;
 use crate::key::{Key, NamespaceAttributes};
 use crate::map::Owner;
 use crate::metadata::Record;
+use crate::placement::Handle;
 use crate::space::{BlockUse, FtlConfig, Marked, PageSummary};
 use crate::tenants::records::KvRecord;
 use crate::test_support::CONFIG;
@@ -42,12 +43,17 @@ fn no_block_that_failed_a_program_is_opened_again() {
     for lpn in 0..100 {
         let slot = ftl.nand_mut().stage(&[1; tantalum_nand::UNIT_BYTES]).unwrap();
         let (version, metadata) = (ftl.next_seq(), [0; 24]);
-        ftl.write_page(&[HostUnit { slot, lpn: Lpn(lpn % 8), version, metadata, hint: None }], 0).unwrap();
+        ftl.write_page(
+            &[HostUnit { slot, lpn: Lpn(lpn % 8), version, metadata, hint: None, handle: Handle::DEFAULT }],
+            0,
+        )
+        .unwrap();
     }
     fail_programs(&mut ftl, 1_000_000);
     let slot = ftl.nand_mut().stage(&[2; tantalum_nand::UNIT_BYTES]).unwrap();
     let version = ftl.next_seq();
-    let unit = HostUnit { slot, lpn: Lpn(1), version, metadata: [0; 24], hint: None };
+    let unit =
+        HostUnit { slot, lpn: Lpn(1), version, metadata: [0; 24], hint: None, handle: Handle::DEFAULT };
     assert!(matches!(ftl.write_page(&[unit], 0), Err(FtlError::CapacityExceeded)));
     let mut failed = ftl.space.failing().to_vec();
     assert_eq!(failed.len() as u64, ftl.counters().program_failures);
@@ -144,7 +150,11 @@ fn a_read_that_meets_a_loss_leaves_the_checkpoint_to_whoever_gave_the_command() 
     let mut ftl = ftl();
     let slot = ftl.nand_mut().stage(&[1; tantalum_nand::UNIT_BYTES]).unwrap();
     let (version, metadata) = (ftl.next_seq(), [0; 24]);
-    ftl.write_page(&[HostUnit { slot, lpn: Lpn(1), version, metadata, hint: None }], 0).unwrap();
+    ftl.write_page(
+        &[HostUnit { slot, lpn: Lpn(1), version, metadata, hint: None, handle: Handle::DEFAULT }],
+        0,
+    )
+    .unwrap();
     let page = ftl.geometry.page_of(ftl.map.lookup(Lpn(1)).unwrap());
     ftl.nand_mut().mark_uncorrectable(page).unwrap();
     let taken = ftl.counters().checkpoints;
@@ -215,7 +225,11 @@ fn a_block_that_could_not_be_emptied_for_lack_of_room_stays_in_use() {
     let mut ftl = ftl();
     let slot = ftl.nand_mut().stage(&[1; tantalum_nand::UNIT_BYTES]).unwrap();
     let (version, metadata) = (ftl.next_seq(), [0; 24]);
-    ftl.write_page(&[HostUnit { slot, lpn: Lpn(1), version, metadata, hint: None }], 0).unwrap();
+    ftl.write_page(
+        &[HostUnit { slot, lpn: Lpn(1), version, metadata, hint: None, handle: Handle::DEFAULT }],
+        0,
+    )
+    .unwrap();
     let block = ftl.geometry.block_of_unit(ftl.map.lookup(Lpn(1)).unwrap());
     fail_programs(&mut ftl, 1_000_000);
     assert!(matches!(ftl.collect_block(block, 0), Err(FtlError::CapacityExceeded)));

@@ -2,6 +2,7 @@ use tantalum_nand::{FailingStep, Geometry, Nand, StepFault, UNIT_BYTES};
 
 use super::super::*;
 use crate::host_unit::HostUnit;
+use crate::placement::Handle;
 use crate::space::FtlConfig;
 use crate::tenants::units::ShareRefusal;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
@@ -11,7 +12,7 @@ const LPN: Lpn = Lpn(3);
 
 fn unit(ftl: &mut Ftl, lpn: Lpn) -> HostUnit {
     let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
-    HostUnit { slot, lpn, version: ftl.next_seq(), metadata: [0; 24], hint: None }
+    HostUnit { slot, lpn, version: ftl.next_seq(), metadata: [0; 24], hint: None, handle: Handle::DEFAULT }
 }
 
 fn write(ftl: &mut Ftl) {

@@ -14,6 +14,7 @@ use super::super::{Ftl, Parts};
 use crate::error::FtlError;
 use crate::host_unit::HostUnit;
 use crate::key::{Key, NamespaceAttributes, NamespaceId};
+use crate::placement::Handle;
 use crate::reads::Reads;
 use crate::space::{BlockUse, FtlConfig, Target};
 use crate::spare::{Mark, Spare};
@@ -45,7 +46,14 @@ pub(super) fn settle(ftl: &mut Ftl) -> Nanoseconds {
 
 pub(super) fn unit(ftl: &mut Ftl, lpn: u32, byte: u8) -> HostUnit {
     let slot = ftl.nand_mut().stage(&[byte; UNIT_BYTES]).unwrap();
-    HostUnit { slot, lpn: Lpn(lpn), version: ftl.next_seq(), metadata: [0; METADATA_BYTES], hint: None }
+    HostUnit {
+        slot,
+        lpn: Lpn(lpn),
+        version: ftl.next_seq(),
+        metadata: [0; METADATA_BYTES],
+        hint: None,
+        handle: Handle::DEFAULT,
+    }
 }
 
 pub(super) fn write(ftl: &mut Ftl, lpn: u32, byte: u8, at_ns: Nanoseconds) {

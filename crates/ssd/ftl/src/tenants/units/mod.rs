@@ -311,6 +311,7 @@ mod tests {
     use super::*;
     use crate::control::Ftl;
     use crate::host_unit::HostUnit;
+    use crate::placement::Handle;
     use crate::spare::BatchMark;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
     use crate::types::{Hint, ShareRange};
@@ -347,8 +348,18 @@ mod tests {
             let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end: false, home };
             let (lpn, version) = (Lpn(100 + slot), ftl.next_seq());
             let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
-            ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; 24], hint: Some(hint) }], 0)
-                .unwrap();
+            ftl.write_page(
+                &[HostUnit {
+                    slot,
+                    lpn,
+                    version,
+                    metadata: [0; 24],
+                    hint: Some(hint),
+                    handle: Handle::DEFAULT,
+                }],
+                0,
+            )
+            .unwrap();
             ftl.accept_hint(&hint);
         }
         assert_eq!(
@@ -375,7 +386,14 @@ mod tests {
             Hint { generation, attempt: 0, start: 1, first: 1, slot: 1, end: true, home: Some(Lpn(50)) };
         let version = ftl.next_seq();
         let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
-        let unit = HostUnit { slot, lpn: Lpn(100), version, metadata: [0; 24], hint: Some(hint) };
+        let unit = HostUnit {
+            slot,
+            lpn: Lpn(100),
+            version,
+            metadata: [0; 24],
+            hint: Some(hint),
+            handle: Handle::DEFAULT,
+        };
         ftl.accept_hint(&hint);
         ftl.unit_cached(&unit, None);
         let (units, map) = ftl.units_and_map();
