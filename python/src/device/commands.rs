@@ -50,7 +50,7 @@ impl PyDevice {
         let source = Source::get(data)?;
         self.with(py, |state| {
             let lpn = state.lpn(lpn)?;
-            state.run(Command::Write { lpn, data: source.bytes(), fua }, queued).map_err(raised)
+            state.run(Command::Write { lpn, data: source.bytes(), fua, handle: None }, queued).map_err(raised)
         })
     }
 

@@ -58,7 +58,7 @@ impl Host {
         let trimmed = trimmed_by(round);
         self.submit(Command::Trim { lpn: Lpn(trimmed.start), units: trimmed.len() as u32 });
         for lpn in written_by(round) {
-            self.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: false });
+            self.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: false, handle: None });
         }
         let writes: Vec<(Lpn, &[u8])> = BATCH.map(|lpn| (Lpn(lpn), &data[..])).collect();
         self.submit(Command::WriteAtomic { writes: &writes });

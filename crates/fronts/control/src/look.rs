@@ -250,7 +250,7 @@ mod tests {
         let before = look(&drive);
         for lpn in 0..300 {
             let data = [lpn as u8; UNIT_BYTES];
-            client.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: false }).unwrap();
+            client.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: false, handle: None }).unwrap();
         }
         client.submit(Command::Flush).unwrap();
         let after = look(&drive);

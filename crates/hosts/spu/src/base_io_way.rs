@@ -36,7 +36,7 @@ use crate::system::Ssd;
 ///
 /// // Any client of the drive, and whatever is built on one.
 /// let mut client = drive.client().with_route(way);
-/// client.submit(Command::Write { lpn: Lpn(3), data: &[7; UNIT_BYTES], fua: true })?;
+/// client.submit(Command::Write { lpn: Lpn(3), data: &[7; UNIT_BYTES], fua: true, handle: None })?;
 /// assert!(ssd.lock().unwrap().requests_handled() >= 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -81,7 +81,7 @@ impl BaseIoWay {
         let address = |unit: u32| u64::from(unit) * UNIT_BYTES as u64;
         match command {
             Command::Read { lpn, data } => self.base_io.read(ssd, address(lpn.0), data),
-            Command::Write { lpn, data, fua } => {
+            Command::Write { lpn, data, fua, .. } => {
                 self.base_io.write(ssd, address(lpn.0), data)?;
                 if *fua { self.base_io.flush(ssd) } else { Ok(()) }
             }

@@ -204,7 +204,8 @@ impl Stage {
         match how {
             How::Cached | How::Flushed => {
                 for Staged { lpn, data, .. } in &self.units {
-                    let write = Command::Write { lpn: *lpn, data: &data[..], fua: how == How::Flushed };
+                    let write =
+                        Command::Write { lpn: *lpn, data: &data[..], fua: how == How::Flushed, handle: None };
                     done_ns = done_ns.max(backing.submit(write, at_ns)?);
                 }
             }

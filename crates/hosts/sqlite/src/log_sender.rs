@@ -52,7 +52,7 @@ impl FramedLog {
         let mut unit = [0; UNIT_BYTES];
         unit[..header.0.len()].copy_from_slice(&header.0);
         let lpn = volume.lpn(self.file, 0).expect("a log that has a header has its first unit");
-        volume.submit(Command::Write { lpn, data: &unit, fua: false })?;
+        volume.submit(Command::Write { lpn, data: &unit, fua: false, handle: None })?;
         volume.cache_put_clean(self.file, 0, &unit);
         self.header_is_new = false;
         Ok(())

@@ -143,8 +143,8 @@ impl VolumeClient {
         fills: Option<&mut Fills>,
     ) -> Result<Nanoseconds, VolumeError> {
         let command = match fills {
-            Some(fills) => Command::WriteFilled { lpn, data, fills },
-            None => Command::Write { lpn, data, fua: false },
+            Some(fills) => Command::WriteFilled { lpn, data, fills, handle: None },
+            None => Command::Write { lpn, data, fua: false, handle: None },
         };
         let done_ns = self.client.submit_or_share(command)?.done_ns;
         self.owes_flush |= guard!(InodeBeforeData, true);
@@ -160,7 +160,7 @@ impl VolumeClient {
 
     /// Writes a unit of metadata that an inode will name, with nobody waiting except the next flush.
     pub fn write_continuation(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), VolumeError> {
-        self.send(Command::Write { lpn, data, fua: false })
+        self.send(Command::Write { lpn, data, fua: false, handle: None })
     }
 
     /// Shares units at the next flush.

@@ -96,7 +96,7 @@ impl Found {
         let slot = self.table.take();
         let unit = inode.encode(slot, &place).unit;
         let lpn = self.table.lpn(slot);
-        drive.submit(Command::Write { lpn, data: unit.as_bytes(), fua: false })?;
+        drive.submit(Command::Write { lpn, data: unit.as_bytes(), fua: false, handle: None })?;
         drive.flush()?;
         self.files.add(FileId::ROOT, File::stored(inode, Vec::new()));
         self.tree.add_stored(FileId::ROOT, slot, place, true);

@@ -81,7 +81,7 @@ impl InodeTable {
     pub fn set_in_use(&mut self, in_use: bool, drive: &mut VolumeClient) -> Result<(), VolumeError> {
         self.superblock.set_in_use(in_use);
         let data = self.superblock.as_bytes();
-        drive.submit(Command::Write { lpn: SUPERBLOCK, data, fua: false })?;
+        drive.submit(Command::Write { lpn: SUPERBLOCK, data, fua: false, handle: None })?;
         drive.flush()
     }
 

@@ -55,7 +55,7 @@ impl Host {
     }
 
     fn write(&mut self, lpn: Lpn, data: &[u8]) {
-        self.submit(Command::Write { lpn, data, fua: false });
+        self.submit(Command::Write { lpn, data, fua: false, handle: None });
     }
 }
 

@@ -21,7 +21,7 @@ fn submit(device: &mut Device, command: Command<'_>, at_ns: &mut u64) {
 
 #[inline(never)]
 fn one_write(device: &mut Device, at_ns: &mut u64) {
-    submit(device, Command::Write { lpn: Lpn(5), data: &[7; 4096], fua: true }, at_ns);
+    submit(device, Command::Write { lpn: Lpn(5), data: &[7; 4096], fua: true, handle: None }, at_ns);
 }
 
 #[inline(never)]
@@ -39,7 +39,11 @@ fn one_recovery(device: &mut Device) {
 fn overwrites(device: &mut Device, at_ns: &mut u64, units: u32, operations: u32) {
     let (mut random, data) = (Random(7), [3; 4096]);
     for _ in 0..operations {
-        submit(device, Command::Write { lpn: Lpn(random.below(units)), data: &data, fua: false }, at_ns);
+        submit(
+            device,
+            Command::Write { lpn: Lpn(random.below(units)), data: &data, fua: false, handle: None },
+            at_ns,
+        );
     }
 }
 
@@ -67,14 +71,22 @@ fn main() {
     let mut device = Device::in_memory(&profile).unwrap();
     let mut at_ns = device.time_ns();
     for lpn in 0..units {
-        submit(&mut device, Command::Write { lpn: Lpn(lpn), data: &[1; 4096], fua: false }, &mut at_ns);
+        submit(
+            &mut device,
+            Command::Write { lpn: Lpn(lpn), data: &[1; 4096], fua: false, handle: None },
+            &mut at_ns,
+        );
     }
     submit(&mut device, Command::Flush, &mut at_ns);
     one_write(&mut device, &mut at_ns);
     one_share(&mut device, &mut at_ns);
     if std::env::args().count() > 1 {
         // the last write is under way
-        submit(&mut device, Command::Write { lpn: Lpn(6), data: &[8; 4096], fua: false }, &mut at_ns);
+        submit(
+            &mut device,
+            Command::Write { lpn: Lpn(6), data: &[8; 4096], fua: false, handle: None },
+            &mut at_ns,
+        );
         device.cut_power(0);
         one_recovery(&mut device);
         return;

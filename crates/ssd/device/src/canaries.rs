@@ -36,6 +36,10 @@ tantalum_canaries::guards! {
     #[hazard(36)]
     fn PartOfGroupReplaced() -> bool { false }
 
+    /// A page has units of several reclaim unit handles.
+    #[hazard(37)]
+    fn HandlesMixed() -> bool { true }
+
     /// What a step replaces is in protected DRAM, and the dump brings it back over the step.
     fn ReplacedNotSettled() -> bool { false }
 }

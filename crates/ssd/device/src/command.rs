@@ -15,7 +15,7 @@ mod request;
 pub mod vendor_opcode;
 
 use tantalum_ftl::{
-    FileEntry, FileId, Generation, Hint, Key, Lpn, Metadata, NamespaceAttributes, NamespaceId, TxId,
+    FileEntry, FileId, Generation, Handle, Hint, Key, Lpn, Metadata, NamespaceAttributes, NamespaceId, TxId,
 };
 use tantalum_nand::Nanoseconds;
 
@@ -65,6 +65,8 @@ pub enum AnyCommand<D: Data> {
         data: D::Bytes,
         /// Force unit access: on flash before the command completes.
         fua: bool,
+        /// The reclaim unit handle that places them; `None` for the first, or on a drive without placement.
+        handle: Option<Handle>,
     },
     /// Writes units as `Write` does, without `fua`, into buffers that already hold them.
     WriteFilled {
@@ -74,6 +76,8 @@ pub enum AnyCommand<D: Data> {
         data: D::Bytes,
         /// Buffers that hold the same data.
         fills: D::Fills,
+        /// As of `Write`.
+        handle: Option<Handle>,
     },
     /// Writes one unit with metadata and no hint.
     WriteWithMetadata {
@@ -315,7 +319,7 @@ mod tests {
     #[test]
     fn what_changes_units_is_refused_by_a_read_only_drive() {
         let (lpn, tx, file, mut data) = (Lpn(0), TxId(1), None, [0; 1]);
-        assert!(Command::Write { lpn, data: &data, fua: false }.changes_units());
+        assert!(Command::Write { lpn, data: &data, fua: false, handle: None }.changes_units());
         assert!(Command::TxWrite { tx, lpn, data: &data }.changes_units());
         assert!(Command::BeginLog { generation: &mut Generation::default() }.changes_units());
         assert!(!Command::TxRead { tx, lpn, data: &mut data }.changes_units());

@@ -129,9 +129,9 @@ impl Device {
             CommandFailure::Unreadable => Err(read_status(command).expect("only reads meet it")),
             CommandFailure::ReadOnly => Err(Status::ReadOnly),
             CommandFailure::WrittenInPart => {
-                if let Command::Write { lpn, data, fua } = *command {
+                if let Command::Write { lpn, data, fua, handle } = *command {
                     let half = &data[..data.len() / UNIT_BYTES / 2 * UNIT_BYTES];
-                    self.carry_out(&mut Command::Write { lpn, data: half, fua }, origin, start_ns)?;
+                    self.carry_out(&mut Command::Write { lpn, data: half, fua, handle }, origin, start_ns)?;
                 }
                 Err(Status::CapacityExceeded)
             }

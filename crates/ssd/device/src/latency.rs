@@ -65,7 +65,7 @@ mod tests {
             let done_ns = device.submit(command, now_ns).unwrap().done_ns;
             done_ns - std::mem::replace(&mut now_ns, done_ns)
         };
-        let write_ns = took(Command::Write { lpn: Lpn(3), data: &data, fua: false });
+        let write_ns = took(Command::Write { lpn: Lpn(3), data: &data, fua: false, handle: None });
         let flush_ns = took(Command::Flush);
         let read_ns = took(Command::Read { lpn: Lpn(3), data: &mut data });
         assert!(flush_ns > profile.flash.program_ns && read_ns > profile.flash.read_ns);

@@ -53,6 +53,7 @@ pub use tantalum_ftl::{FileEntry, FileId};
 pub use tantalum_ftl::{Footprint, Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_ftl::{FormatError, GivenBack, LayoutError, Portion, RecoveryReport, Slack};
 pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
+pub use tantalum_ftl::{Handle, HandleCounters, HandleState, PlacementEvent, PlacementEventKind};
 #[cfg(feature = "canaries")]
 pub use tantalum_ftl::{Purpose, ReservationUse, take_reservation_uses};
 pub use tantalum_nand::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tantalum_ftl::{Lpn, ShareRange};
+use tantalum_ftl::{Handle, Lpn, ShareRange};
 use tantalum_nand::UNIT_BYTES;
 
 use crate::command::{Command, Operands};
@@ -40,6 +40,8 @@ pub struct Limits {
 pub struct Shape {
     pub capacity_units: u64,
     pub atomic_units: u32,
+    /// 0 without placement.
+    pub handles: u32,
 }
 
 impl Shape {
@@ -48,7 +50,10 @@ impl Shape {
         match command.operands() {
             Operands::Nothing => Ok(()),
             Operands::Range { lpn, units } => self.check_range(lpn, u64::from(units)),
-            Operands::Units { lpn, bytes } => self.check_units(lpn, bytes),
+            Operands::Units { lpn, bytes, handle } => {
+                self.check_handle(handle)?;
+                self.check_units(lpn, bytes)
+            }
             Operands::Unit { lpn, bytes } => self.check_one(lpn, bytes),
             Operands::Hinted { lpn, bytes, home } => {
                 self.check_one(lpn, bytes)?;
@@ -71,6 +76,23 @@ impl Shape {
             return Err(Status::OutOfRange { lpn, units, capacity_units });
         }
         Ok(())
+    }
+
+    /// Refuses a handle that the drive does not have.
+    #[inline]
+    pub fn check_handle(&self, handle: Option<Handle>) -> Result<(), Status> {
+        match handle {
+            Some(handle) if u32::from(handle.0) >= self.handles => Err(self.no_handle(handle)),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn no_handle(&self, handle: Handle) -> Status {
+        Status::InvalidField(match self.handles {
+            0 => format!("handle {handle}: the drive has no reclaim unit handles"),
+            handles => format!("handle {handle}: the drive has reclaim unit handles 0 to {}", handles - 1),
+        })
     }
 
     fn check_units(&self, lpn: Lpn, bytes: usize) -> Result<(), Status> {
@@ -119,14 +141,14 @@ impl Shape {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape { capacity_units: 100, atomic_units: 4 };
+    const SHAPE: Shape = Shape { capacity_units: 100, atomic_units: 4, handles: 2 };
 
     fn is_refused(command: &Command<'_>) -> bool {
         SHAPE.check(command).is_err()
     }
 
     fn write(lpn: u32, data: &[u8]) -> Command<'_> {
-        Command::Write { lpn: Lpn(lpn), data, fua: false }
+        Command::Write { lpn: Lpn(lpn), data, fua: false, handle: None }
     }
 
     #[test]
@@ -139,6 +161,25 @@ mod tests {
         let one = |bytes| Command::TxWrite { tx: tantalum_ftl::TxId(1), lpn: Lpn(99), data: &data[..bytes] };
         assert!(!is_refused(&one(UNIT_BYTES)));
         assert!(is_refused(&one(2 * UNIT_BYTES)) && is_refused(&one(0)));
+    }
+
+    #[test]
+    fn a_handle_that_the_drive_does_not_have_is_refused() {
+        let (data, handles) = ([0; UNIT_BYTES], [None, Some(0), Some(1), Some(2), Some(255)]);
+        let write = |handle: Option<u8>| Command::Write {
+            lpn: Lpn(0),
+            data: &data,
+            fua: false,
+            handle: handle.map(Handle),
+        };
+        assert_eq!(handles.map(|handle| is_refused(&write(handle))), [false, false, false, true, true]);
+        let without = Shape { handles: 0, ..SHAPE };
+        let refused = without.check(&write(Some(0)));
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            "invalid field in command: handle 0: the drive has no reclaim unit handles"
+        );
+        assert_eq!(without.check(&write(None)), Ok(()));
     }
 
     #[test]

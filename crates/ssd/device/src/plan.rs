@@ -1,9 +1,9 @@
 //! From a profile to a geometry: the number of blocks for capacity and over-provisioning.
 
-use tantalum_ftl::{CheckpointInterval, FtlConfig, ListsPlan};
+use tantalum_ftl::{CheckpointInterval, FtlConfig, ListsPlan, PlacementConfig};
 use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, NvmShape, Scheduling, Timing, UNIT_BYTES};
 
-use crate::profile::{FlashScheduling, Plp, Profile, SpuMemoryProfile};
+use crate::profile::{FdpProfile, FlashScheduling, Plp, Profile, SpuMemoryProfile};
 
 /// Blocks are never smaller than this.
 const LEAST_PAGES_PER_BLOCK: u32 = 8;
@@ -124,6 +124,9 @@ impl Profile {
             }),
             shared_owners: self.limits.shared_owners,
             index_dram_bytes: self.limits.index_dram_bytes,
+            placement: self
+                .fdp
+                .map(|FdpProfile { handles, isolation }| PlacementConfig { handles, isolation }),
             checkpoint_interval: self
                 .ftl
                 .checkpoint_interval_pages

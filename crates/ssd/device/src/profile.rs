@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use firmware::FirmwareProfile;
 pub use parse::ProfileError;
 pub use spu::{BANK_OVERHEAD_BYTES, STRIPE_BYTES, SpuMemoryProfile, SpuProfile};
-pub use tantalum_ftl::VictimPolicy;
+pub use tantalum_ftl::{Isolation, VictimPolicy};
 pub use validate::InvalidField;
 
 /// Everything that makes one drive differ from another.
@@ -41,6 +41,9 @@ pub struct Profile {
     pub limits: LimitsProfile,
     /// The FTL's settings.
     pub ftl: FtlProfile,
+    /// The handles with which the host places data, of drives that have some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fdp: Option<FdpProfile>,
     /// The firmware's times besides the link's.
     #[serde(default, skip_serializing_if = "FirmwareProfile::is_default")]
     pub firmware: FirmwareProfile,
@@ -196,6 +199,16 @@ fn one_unit() -> u32 {
 
 fn is_one_unit(units: &u32) -> bool {
     *units == 1
+}
+
+/// Placement by the host (flexible data placement, NVMe TP4146).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FdpProfile {
+    /// Reclaim unit handles, 1 to 128.
+    pub handles: u32,
+    /// How far what is written with different handles is kept apart.
+    pub isolation: Isolation,
 }
 
 /// The FTL's settings in a profile.

@@ -36,7 +36,10 @@ fn peak_bytes(capacity_bytes: u64, span_bytes: u64, written_bytes: u64) -> u64 {
     let data = [7; UNIT_BYTES];
     for _ in 0..written_bytes / UNIT_BYTES as u64 {
         let lpn = Lpn(random.random_range(0..span_bytes / UNIT_BYTES as u64) as u32);
-        at_ns = device.submit(Command::Write { lpn, data: &data, fua: false }, at_ns).unwrap().done_ns;
+        at_ns = device
+            .submit(Command::Write { lpn, data: &data, fua: false, handle: None }, at_ns)
+            .unwrap()
+            .done_ns;
     }
     status("VmHWM") - before
 }

@@ -111,11 +111,11 @@ fn work(profile: &Profile, overwrites: u32, at_once: usize) -> Device {
         }
     };
     for lpn in 0..units {
-        submit(Command::Write { lpn: Lpn(lpn), data: &[1; UNIT_BYTES], fua: false });
+        submit(Command::Write { lpn: Lpn(lpn), data: &[1; UNIT_BYTES], fua: false, handle: None });
     }
     for _ in 0..overwrites {
         let lpn = Lpn(random.random_range(0..units));
-        submit(Command::Write { lpn, data: &[2; UNIT_BYTES], fua: random.random() });
+        submit(Command::Write { lpn, data: &[2; UNIT_BYTES], fua: random.random(), handle: None });
         submit(Command::Read { lpn: Lpn(random.random_range(0..units)), data: &mut [0; UNIT_BYTES] });
         if random.random_ratio(1, 50) {
             submit(Command::Flush);

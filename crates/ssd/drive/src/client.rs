@@ -39,8 +39,8 @@ use crate::route::{CommandRoute, Issued};
 ///
 /// // Two writes under way together, durable with the flush.
 /// let (old, new) = (vec![1; UNIT_BYTES], vec![2; UNIT_BYTES]);
-/// let first = client.submit_queued(Command::Write { lpn: Lpn(0), data: &old, fua: false })?;
-/// let second = client.submit_queued(Command::Write { lpn: Lpn(9), data: &new, fua: false })?;
+/// let first = client.submit_queued(Command::Write { lpn: Lpn(0), data: &old, fua: false, handle: None })?;
+/// let second = client.submit_queued(Command::Write { lpn: Lpn(9), data: &new, fua: false, handle: None })?;
 /// client.wait_until(first.done_ns.max(second.done_ns));
 /// client.submit(Command::Flush)?;
 ///

@@ -9,7 +9,9 @@
 //! - What the drive refuses to share is written.
 //! - A write of the size that is all or nothing is shared as a whole in one step, or written as a whole (hazard 36).
 
-use tantalum::{Command, Completion, Device, Fills, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
+use tantalum::{
+    Command, Completion, Device, Fills, Handle, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES,
+};
 use tantalum_canaries::guard;
 use tantalum_image::checksum_of;
 
@@ -46,6 +48,8 @@ pub(crate) struct Write<'a> {
     /// They hold the same units already.
     pub fills: Option<&'a mut Fills>,
     pub fua: bool,
+    /// Where what is not shared is placed.
+    pub handle: Option<Handle>,
     pub at_ns: Nanoseconds,
 }
 
@@ -92,8 +96,8 @@ impl Duplicates {
     }
 
     fn write_run(&mut self, device: &mut Device, write: &mut Write<'_>) -> Result<Nanoseconds, Status> {
-        let Write { lpn, units, fua, at_ns, .. } = *write;
-        let command = write_command(lpn, units.as_flattened(), write.fills.as_deref_mut(), fua);
+        let Write { lpn, units, fua, handle, at_ns, .. } = *write;
+        let command = write_command(lpn, units.as_flattened(), write.fills.as_deref_mut(), fua, handle);
         let completion = issue(device, command, at_ns)?;
         self.counts.without_duplicate += units.len() as u64;
         Ok(completion.done_ns)
@@ -145,8 +149,8 @@ impl<'a> Write<'a> {
     /// The first units, and where the rest begins.
     fn split(&mut self, units: usize) -> (Write<'_>, (Lpn, &'a [[u8; UNIT_BYTES]])) {
         let (first, rest) = self.units.split_at(units);
-        let Write { lpn, fua, at_ns, .. } = *self;
-        let part = Write { lpn, units: first, fills: self.fills.as_deref_mut(), fua, at_ns };
+        let Write { lpn, fua, handle, at_ns, .. } = *self;
+        let part = Write { lpn, units: first, fills: self.fills.as_deref_mut(), fua, handle, at_ns };
         (part, (Lpn(lpn.0 + units as u32), rest))
     }
 }
@@ -165,11 +169,12 @@ pub(crate) fn write_command<'a>(
     data: &'a [u8],
     fills: Option<&'a mut Fills>,
     fua: bool,
+    handle: Option<Handle>,
 ) -> Command<'a> {
     debug_assert!(!(fua && fills.is_some()), "buffers are filled for writes that need not be on flash");
     match fills {
-        Some(fills) => Command::WriteFilled { lpn, data, fills },
-        None => Command::Write { lpn, data, fua },
+        Some(fills) => Command::WriteFilled { lpn, data, fills, handle },
+        None => Command::Write { lpn, data, fua, handle },
     }
 }
 

@@ -3,6 +3,7 @@
 use tantalum::{Command, Reply, Request, Status, Units};
 
 use crate::drive::Drive;
+use crate::transfer::Transfer;
 use crate::when::When;
 
 impl Drive {
@@ -18,7 +19,9 @@ impl Drive {
         }
         request.issue_with(|command| match command {
             Command::Read { lpn, data } => self.read(lpn, data, when),
-            Command::Write { lpn, data, fua } => self.write(lpn, data, fua, when),
+            Command::Write { lpn, data, fua, handle } => {
+                self.transfer_one(Transfer::write(lpn, data, fua).placed(handle), when)
+            }
             other => self.lock().issue(other, when),
         })
     }

@@ -37,17 +37,17 @@ impl DeviceGuard<'_> {
         let State { device, duplicates: Some(duplicates), .. } = &mut *self.state else {
             return self.issue(command, at_ns);
         };
-        let (lpn, data, fills, fua) = match command {
-            Command::Write { lpn, data, fua } => (lpn, data, None, fua),
-            Command::WriteFilled { lpn, data, fills } => (lpn, data, Some(fills), false),
+        let (lpn, data, fills, fua, handle) = match command {
+            Command::Write { lpn, data, fua, handle } => (lpn, data, None, fua, handle),
+            Command::WriteFilled { lpn, data, fills, handle } => (lpn, data, Some(fills), false, handle),
             other => return self.issue(other, at_ns),
         };
         let (units, rest) = data.as_chunks::<UNIT_BYTES>();
         let is_valid = rest.is_empty() && device.check_range(lpn, units.len() as u64).is_ok();
         if !is_valid || units.is_empty() {
             // The drive says what is wrong.
-            return self.issue(write_command(lpn, data, fills, fua), at_ns);
+            return self.issue(write_command(lpn, data, fills, fua, handle), at_ns);
         }
-        duplicates.write(device, Write { lpn, units, fills, fua, at_ns })
+        duplicates.write(device, Write { lpn, units, fills, fua, handle, at_ns })
     }
 }

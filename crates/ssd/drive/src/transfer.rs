@@ -3,7 +3,7 @@
 //! The drive is locked once for all of them. Where the drive allows it, their bytes move while others have the lock: bytes
 //! to be written before the commands are issued, bytes that were read afterwards.
 
-use tantalum::{Command, Completion, Fetches, Fills, Lpn, Nanoseconds, Status, UNIT_BYTES};
+use tantalum::{Command, Completion, Fetches, Fills, Handle, Lpn, Nanoseconds, Status, UNIT_BYTES};
 
 use crate::drive::Drive;
 use crate::guard::DeviceGuard;
@@ -27,7 +27,7 @@ pub struct Transfer<'a> {
 #[derive(Debug)]
 enum Bytes<'a> {
     Read(&'a mut [u8]),
-    Write { data: &'a [u8], fua: bool },
+    Write { data: &'a [u8], fua: bool, handle: Option<Handle> },
 }
 
 /// Bytes that move while others have the drive.
@@ -48,7 +48,16 @@ impl<'a> Transfer<'a> {
     /// A [`Command::Write`], or a share where it repeats a recent write; see
     /// [`DeviceGuard::issue_or_share`](crate::DeviceGuard::issue_or_share).
     pub fn write(lpn: Lpn, data: &'a [u8], fua: bool) -> Transfer<'a> {
-        Transfer::new(lpn, Bytes::Write { data, fua })
+        Transfer::new(lpn, Bytes::Write { data, fua, handle: None })
+    }
+
+    /// The same write with a reclaim unit handle; a read stays as it is.
+    #[must_use]
+    pub fn placed(mut self, with: Option<Handle>) -> Transfer<'a> {
+        if let Bytes::Write { handle, .. } = &mut self.bytes {
+            *handle = with;
+        }
+        self
     }
 
     fn new(lpn: Lpn, bytes: Bytes<'a>) -> Transfer<'a> {
@@ -66,7 +75,7 @@ impl<'a> Transfer<'a> {
 
     /// Reserves buffers for what is to be written. Returns whether there are any.
     fn reserve(&mut self, drive: &mut DeviceGuard<'_>) -> bool {
-        if let Bytes::Write { data, fua: false } = &self.bytes
+        if let Bytes::Write { data, fua: false, .. } = &self.bytes
             && data.len().is_multiple_of(UNIT_BYTES)
             // if there are none, the write reports why
             && let Ok(Some(fills)) = drive.fills(data.len() / UNIT_BYTES)
@@ -87,11 +96,11 @@ impl<'a> Transfer<'a> {
     fn issue(&mut self, drive: &mut DeviceGuard<'_>, is_filled: bool, when: When) {
         let lpn = self.lpn;
         let ended = match (&mut self.bytes, &mut self.moving) {
-            (Bytes::Write { data, .. }, Moving::Fills(fills)) if is_filled => {
-                drive.issue_or_share(Command::WriteFilled { lpn, data, fills }, when)
+            (Bytes::Write { data, handle, .. }, Moving::Fills(fills)) if is_filled => {
+                drive.issue_or_share(Command::WriteFilled { lpn, data, fills, handle: *handle }, when)
             }
-            (Bytes::Write { data, fua }, _) => {
-                drive.issue_or_share(Command::Write { lpn, data, fua: *fua }, when)
+            (Bytes::Write { data, fua, handle }, _) => {
+                drive.issue_or_share(Command::Write { lpn, data, fua: *fua, handle: *handle }, when)
             }
             (Bytes::Read(data), moving) => match drive.fetches() {
                 None => drive.issue(Command::Read { lpn, data }, when),
@@ -185,7 +194,11 @@ impl Drive {
         self.transfer_one(Transfer::write(lpn, data, fua), when)
     }
 
-    fn transfer_one(&self, transfer: Transfer<'_>, when: impl Into<When>) -> Result<Completion, Status> {
+    pub(crate) fn transfer_one(
+        &self,
+        transfer: Transfer<'_>,
+        when: impl Into<When>,
+    ) -> Result<Completion, Status> {
         let mut transfers = [transfer];
         self.transfer(&mut transfers, when);
         let [transfer] = transfers;

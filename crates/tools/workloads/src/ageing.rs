@@ -167,8 +167,12 @@ fn fill(
     for run in lpns.chunk_by(|a, b| a.0 + 1 == b.0) {
         for piece in run.chunks(FILL_UNITS) {
             random.fill(&mut data[..64]);
-            let command =
-                Command::Write { lpn: piece[0], data: &data[..piece.len() * UNIT_BYTES], fua: false };
+            let command = Command::Write {
+                lpn: piece[0],
+                data: &data[..piece.len() * UNIT_BYTES],
+                fua: false,
+                handle: None,
+            };
             submit(volume, &mut queue, command)?;
             bar.advance(piece.len() as u64)?;
         }
@@ -192,7 +196,7 @@ fn overwrite(
     for number in 0..commands {
         random.fill(&mut data[..16]);
         let lpn = lpns[random.random_range(0..lpns.len())];
-        submit(volume, &mut queue, Command::Write { lpn, data: &data, fua: false })?;
+        submit(volume, &mut queue, Command::Write { lpn, data: &data, fua: false, handle: None })?;
         if number % COMMANDS_PER_STEP == 0 {
             bar.advance(COMMANDS_PER_STEP.min(commands - number))?;
         }

@@ -114,7 +114,8 @@ mod tests {
         let mut device = Device::in_memory(&profile).unwrap();
         let beginning = Beginning::of(&device);
         for unit in 0..100 {
-            let command = Command::Write { lpn: tantalum::Lpn(unit), data: &[1; 4096], fua: false };
+            let command =
+                Command::Write { lpn: tantalum::Lpn(unit), data: &[1; 4096], fua: false, handle: None };
             device.submit(command, device.time_ns()).unwrap();
         }
         let phase = beginning.until(&device);

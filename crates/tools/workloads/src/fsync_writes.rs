@@ -122,7 +122,7 @@ impl FsyncWrites {
             Action::Write { .. } => {
                 job.writes_since_sync += 1;
                 job.random.fill(&mut buffer[..16]);
-                Command::Write { lpn, data: buffer, fua: false }
+                Command::Write { lpn, data: buffer, fua: false, handle: None }
             }
         }
     }

@@ -74,7 +74,7 @@ impl OpenLoop {
             let is_read = random.random_range(0..100) < self.read_percent;
             let command = match is_read {
                 true => Command::Read { lpn, data: &mut buffer },
-                false => Command::Write { lpn, data: &buffer, fua: false },
+                false => Command::Write { lpn, data: &buffer, fua: false, handle: None },
             };
             let latency_ns = drive.lock().submit(command, at_ns)?.done_ns - at_ns;
             if is_read {

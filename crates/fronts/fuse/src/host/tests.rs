@@ -185,7 +185,8 @@ fn a_drive_that_stops_while_a_request_is_served_is_noticed() {
     assert_eq!(front.cut(Some(1)), Some(true));
     let ended = front.with(|host| {
         let client = host.file_system.client_mut();
-        let written = client.submit(Command::Write { lpn: Lpn(0), data: &[1; UNIT_BYTES], fua: true });
+        let written =
+            client.submit(Command::Write { lpn: Lpn(0), data: &[1; UNIT_BYTES], fua: true, handle: None });
         let synced = host.sync(INodeNo(FileId::ROOT.0.into()), false);
         written.map_err(|_| Errno::EIO)?;
         synced

@@ -153,7 +153,10 @@ fn fill(device: &mut Device) -> Result<(), Status> {
     for lpn in (0..units).step_by(at_once as usize) {
         let now_ns = device.time_ns();
         let bytes = at_once.min(units - lpn) as usize * UNIT_BYTES;
-        device.submit(Command::Write { lpn: Lpn(lpn), data: &data[..bytes], fua: false }, now_ns)?;
+        device.submit(
+            Command::Write { lpn: Lpn(lpn), data: &data[..bytes], fua: false, handle: None },
+            now_ns,
+        )?;
     }
     let now_ns = device.time_ns();
     device.submit(Command::Flush, now_ns).map(drop)

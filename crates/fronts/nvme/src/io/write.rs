@@ -39,7 +39,7 @@ pub fn write(
     buffer[units.before..units.before + data.len()].copy_from_slice(&data);
     let mut device = drive.lock();
     let read_ns = surround(&mut device, when, units, &mut buffer)?;
-    let write = Command::Write { lpn: units.first, data: &buffer, fua };
+    let write = Command::Write { lpn: units.first, data: &buffer, fua, handle: None };
     let completion = device.issue_or_share(write, when)?;
     Ok((Answer::spare(data), completion.done_ns.max(read_ns)))
 }
@@ -76,7 +76,8 @@ fn edges(units: Units) -> impl Iterator<Item = Units> {
 fn zero_edge(device: &mut DeviceGuard<'_>, when: When, edge: Units) -> Result<Nanoseconds, Failure> {
     let mut unit = [0; UNIT_BYTES];
     let read_ns = surround(device, when, edge, &mut unit)?;
-    let completion = device.issue(Command::Write { lpn: edge.first, data: &unit, fua: false }, when)?;
+    let completion =
+        device.issue(Command::Write { lpn: edge.first, data: &unit, fua: false, handle: None }, when)?;
     Ok(completion.done_ns.max(read_ns))
 }
 

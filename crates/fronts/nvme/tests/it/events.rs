@@ -28,7 +28,10 @@ fn wear(server: &Server, mut until: impl FnMut(&Device) -> bool) {
         }
         let lpn = Lpn(round.wrapping_mul(2_654_435_761) % units);
         let now_ns = device.time_ns();
-        match device.submit(Command::Write { lpn, data: &[round as u8; UNIT_BYTES], fua: false }, now_ns) {
+        match device.submit(
+            Command::Write { lpn, data: &[round as u8; UNIT_BYTES], fua: false, handle: None },
+            now_ns,
+        ) {
             Ok(_) | Err(Status::ReadOnly) => {}
             Err(status) => panic!("{status}"),
         }

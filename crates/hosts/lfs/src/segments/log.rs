@@ -288,7 +288,7 @@ impl Log {
                 (entry.is_unflushed, self.is_unflushed) =
                     (entry.is_unflushed | !fua, self.is_unflushed | !fua);
                 self.unflushed.extend(entry.listed.map(|(file, _)| file));
-                self.client.submit_queued(Command::Write { lpn, data, fua })?.done_ns
+                self.client.submit_queued(Command::Write { lpn, data, fua, handle: None })?.done_ns
             }
         };
         entry.first += entry.buffered();
@@ -378,7 +378,8 @@ impl Log {
         assert!(lpn.0 + units <= log.0, "{units} units at {lpn} reach the log, which begins at unit {log}");
         for (index, part) in data.chunks(BUFFER_UNITS * UNIT_BYTES).enumerate() {
             let lpn = Lpn(lpn.0 + (index * BUFFER_UNITS) as u32);
-            let done_ns = self.client.submit_queued(Command::Write { lpn, data: part, fua })?.done_ns;
+            let done_ns =
+                self.client.submit_queued(Command::Write { lpn, data: part, fua, handle: None })?.done_ns;
             self.sent(done_ns);
             self.is_unflushed |= !fua;
         }

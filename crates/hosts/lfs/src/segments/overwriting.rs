@@ -35,8 +35,8 @@ impl Log {
         );
         self.begin_overwriting(file, lpn, units as u32)?;
         let command = match fills {
-            Some(fills) => Command::WriteFilled { lpn, data, fills },
-            None => Command::Write { lpn, data, fua: false },
+            Some(fills) => Command::WriteFilled { lpn, data, fills, handle: None },
+            None => Command::Write { lpn, data, fua: false, handle: None },
         };
         let done_ns = self.client.submit_queued(command)?.done_ns;
         self.is_unflushed = true;

@@ -132,8 +132,8 @@ impl Log {
             return Ok(());
         }
         let command = match fills {
-            Some(fills) => Command::WriteFilled { lpn, data, fills },
-            None => Command::Write { lpn, data, fua: false },
+            Some(fills) => Command::WriteFilled { lpn, data, fills, handle: None },
+            None => Command::Write { lpn, data, fua: false, handle: None },
         };
         let done_ns = self.client.submit_queued(command)?.done_ns;
         self.heads[head].is_unflushed = true;

@@ -27,7 +27,7 @@ fn unmounted(kind: LfsKind) -> Drive {
 
 fn overwrite(drive: &Drive, lpn: Lpn, data: &[u8]) {
     let mut client = drive.client();
-    client.submit(Command::Write { lpn, data, fua: true }).unwrap();
+    client.submit(Command::Write { lpn, data, fua: true, handle: None }).unwrap();
 }
 
 #[test]

@@ -272,10 +272,10 @@ fn units_written_past_the_volume_are_seen_when_it_is_told() {
     let file = create(&mut volume, "db", &[1; 8192]);
     volume.sync(file).unwrap();
     let lpn = volume.lpn(file, 0).unwrap();
-    volume.submit(Command::Write { lpn, data: &[2; 4096], fua: false }).unwrap();
+    volume.submit(Command::Write { lpn, data: &[2; 4096], fua: false, handle: None }).unwrap();
     volume.cache_put_clean(file, 0, &[2; 4096]);
     assert_eq!(content(&mut volume, file)[..4096], [2; 4096]);
-    volume.submit(Command::Write { lpn, data: &[3; 4096], fua: false }).unwrap();
+    volume.submit(Command::Write { lpn, data: &[3; 4096], fua: false, handle: None }).unwrap();
     volume.cache_drop(file, 0);
     assert_eq!(content(&mut volume, file)[..4096], [3; 4096]);
     volume.write(file, 0, &[4; 4096]).unwrap();

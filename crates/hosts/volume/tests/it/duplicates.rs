@@ -98,7 +98,9 @@ fn a_source_that_changed_in_any_way_is_no_source() {
         },
         |volume, file| {
             let lpn = volume.lpn(file, 0).unwrap();
-            volume.submit(Command::Write { lpn, data: &[1; PAGE as usize], fua: false }).unwrap();
+            volume
+                .submit(Command::Write { lpn, data: &[1; PAGE as usize], fua: false, handle: None })
+                .unwrap();
         },
     ];
     for (version, change) in (1..).zip(changes) {

@@ -11,7 +11,9 @@ fn flip(device: &mut Device, lpn: u32, byte: usize) {
     let mut data = [0; 4096];
     device.submit(Command::Read { lpn: Lpn(lpn), data: &mut data }, u64::MAX / 2).unwrap();
     data[byte] ^= 0x40;
-    device.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: true }, u64::MAX / 2).unwrap();
+    device
+        .submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: true, handle: None }, u64::MAX / 2)
+        .unwrap();
 }
 
 fn mount_error(device: Device) -> VolumeError {
@@ -57,7 +59,9 @@ fn an_inode_found_twice_is_told() {
     let mut device = volume.unmount().unwrap().into_device().unwrap();
     let mut data = [0; 4096];
     device.submit(Command::Read { lpn: Lpn(2), data: &mut data }, u64::MAX / 2).unwrap();
-    device.submit(Command::Write { lpn: Lpn(5), data: &data, fua: true }, u64::MAX / 2).unwrap();
+    device
+        .submit(Command::Write { lpn: Lpn(5), data: &data, fua: true, handle: None }, u64::MAX / 2)
+        .unwrap();
     assert_eq!(
         mount_error(device),
         VolumeError::Damaged { lpn: Lpn(5), damage: Damage::DuplicateNumber { number: 2 } }

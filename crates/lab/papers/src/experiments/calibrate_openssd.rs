@@ -311,7 +311,7 @@ impl Server {
                 self.take_batch();
                 self.random.fill(&mut self.buffer[..16]);
                 let data = &self.buffer[..self.batch.len() * UNIT_BYTES];
-                let write = Command::Write { lpn: Lpn(0), data, fua: false };
+                let write = Command::Write { lpn: Lpn(0), data, fua: false, handle: None };
                 (Stage::Buffered, self.drive.lock().submit(write, at_ns)?.done_ns)
             }
             (Stage::Buffered, _) => {
@@ -353,7 +353,12 @@ impl Server {
     /// Writes the next page of the batch. Returns when the one after it can be issued, or all are done.
     fn write_home(&mut self, index: usize, at_ns: Nanoseconds) -> Result<Nanoseconds, ExperimentError> {
         self.random.fill(&mut self.buffer[..16]);
-        let write = Command::Write { lpn: self.batch[index], data: &self.buffer[..UNIT_BYTES], fua: false };
+        let write = Command::Write {
+            lpn: self.batch[index],
+            data: &self.buffer[..UNIT_BYTES],
+            fua: false,
+            handle: None,
+        };
         let done_ns = self.drive.lock().submit(write, at_ns)?.done_ns;
         self.home_ns = self.home_ns.max(done_ns);
         self.under_way.push(Reverse(done_ns));

@@ -112,7 +112,7 @@ impl Clients {
             Work::WriteCached | Work::WriteFua => {
                 let fua = work == Work::WriteFua;
                 let data = std::mem::take(&mut self.data);
-                let written = self.done(Command::Write { lpn, data: &data, fua }, at_ns);
+                let written = self.done(Command::Write { lpn, data: &data, fua, handle: None }, at_ns);
                 self.data = data;
                 written?
             }
@@ -170,7 +170,7 @@ impl Clients {
             }
             Some(_) => {
                 let dst = Lpn(self.destination(client));
-                self.done(Command::Write { lpn: dst, data: &data, fua: false }, at_ns)
+                self.done(Command::Write { lpn: dst, data: &data, fua: false, handle: None }, at_ns)
             }
         };
         self.data = data;

@@ -69,7 +69,7 @@ impl Writer {
 
     fn write(&mut self, lpn: Lpn) -> Result<(), ExperimentError> {
         self.data[..8].copy_from_slice(&u64::from(lpn.0).to_le_bytes());
-        let command = Command::Write { lpn, data: &self.data, fua: false };
+        let command = Command::Write { lpn, data: &self.data, fua: false, handle: None };
         let completion = self.drive.lock().submit(command, self.queue.issue_ns())?;
         self.queue.completes(completion.done_ns);
         Ok(())

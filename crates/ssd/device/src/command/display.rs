@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tantalum_ftl::{Hint, KvRecord, Lpn};
+use tantalum_ftl::{Handle, Hint, KvRecord, Lpn};
 use tantalum_nand::UNIT_BYTES;
 
 use super::Command;
@@ -15,12 +15,16 @@ impl fmt::Display for Command<'_> {
                 write!(f, " {}", Span(*lpn, data.len()))
             }
             Command::ReadWithMetadata { lpn, .. } => write!(f, " {lpn}"),
-            Command::Write { lpn, data, fua } | Command::WriteWithMetadata { lpn, data, fua, .. } => {
+            Command::Write { lpn, data, fua, handle } => {
+                let fua = if *fua { " fua" } else { "" };
+                write!(f, " {} = {}{fua}{}", Span(*lpn, data.len()), stamp(data), placed(*handle))
+            }
+            Command::WriteWithMetadata { lpn, data, fua, .. } => {
                 let fua = if *fua { " fua" } else { "" };
                 write!(f, " {} = {}{fua}", Span(*lpn, data.len()), stamp(data))
             }
-            Command::WriteFilled { lpn, data, .. } => {
-                write!(f, " {} = {}", Span(*lpn, data.len()), stamp(data))
+            Command::WriteFilled { lpn, data, handle, .. } => {
+                write!(f, " {} = {}{}", Span(*lpn, data.len()), stamp(data), placed(*handle))
             }
             Command::FsWrite { lpn, data, file, offset } => {
                 let (span, stamp) = (Span(*lpn, data.len()), stamp(data));
@@ -65,6 +69,11 @@ impl fmt::Display for Command<'_> {
             }
         }
     }
+}
+
+/// With which handle units are placed, unless with none.
+fn placed(handle: Option<Handle>) -> String {
+    handle.map_or_else(String::new, |handle| format!(" with handle {handle}"))
 }
 
 /// A first unit, and the bytes of all units from there.
@@ -124,7 +133,7 @@ mod tests {
     fn a_line_has_the_name_the_operands_and_what_data_begin_with() {
         let mut data = [0; 2 * UNIT_BYTES];
         data[0] = 7;
-        let write = Command::Write { lpn: Lpn(5), data: &data, fua: true };
+        let write = Command::Write { lpn: Lpn(5), data: &data, fua: true, handle: None };
         assert_eq!(write.to_string(), "Write 5..7 = 7 fua");
         let writes = [(Lpn(1), &data[..UNIT_BYTES]), (Lpn(9), &data[UNIT_BYTES..])];
         let record = KvRecord { namespace: NamespaceId(2), key: Key::new(b"k").unwrap(), value: None };

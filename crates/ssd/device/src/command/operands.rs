@@ -1,6 +1,6 @@
 //! The units that a command names. Whether the drive has them can be checked without the drive's state.
 
-use tantalum_ftl::{KvRecord, Lpn, ShareRange};
+use tantalum_ftl::{Handle, KvRecord, Lpn, ShareRange};
 
 use super::Command;
 
@@ -11,8 +11,8 @@ pub(crate) enum Operands<'c> {
     Nothing,
     /// A range without data.
     Range { lpn: Lpn, units: u32 },
-    /// As many units as there are bytes.
-    Units { lpn: Lpn, bytes: usize },
+    /// As many units as there are bytes, placed with a handle.
+    Units { lpn: Lpn, bytes: usize, handle: Option<Handle> },
     /// One unit.
     Unit { lpn: Lpn, bytes: usize },
     /// A page of a hinted log.
@@ -31,11 +31,12 @@ impl Command<'_> {
     pub(crate) fn operands(&self) -> Operands<'_> {
         match *self {
             Command::Read { lpn, ref data } | Command::ReadLater { lpn, ref data, .. } => {
-                Operands::Units { lpn, bytes: data.len() }
+                Operands::Units { lpn, bytes: data.len(), handle: None }
             }
-            Command::Write { lpn, data, .. }
-            | Command::WriteFilled { lpn, data, .. }
-            | Command::FsWrite { lpn, data, .. } => Operands::Units { lpn, bytes: data.len() },
+            Command::Write { lpn, data, handle, .. } | Command::WriteFilled { lpn, data, handle, .. } => {
+                Operands::Units { lpn, bytes: data.len(), handle }
+            }
+            Command::FsWrite { lpn, data, .. } => Operands::Units { lpn, bytes: data.len(), handle: None },
             Command::ReadWithMetadata { lpn, ref data, .. } | Command::TxRead { lpn, ref data, .. } => {
                 Operands::Unit { lpn, bytes: data.len() }
             }

@@ -147,7 +147,9 @@ impl Request {
                 issue(Command::CreateNamespace { attributes, namespace: &mut namespace })?;
                 Output::Namespace(namespace)
             }
-            Request::Write { lpn, data, fua } => issue(Command::Write { lpn, data: &data, fua })?,
+            Request::Write { lpn, data, fua, handle } => {
+                issue(Command::Write { lpn, data: &data, fua, handle })?
+            }
             Request::WriteWithMetadata { lpn, data, metadata, fua } => {
                 issue(Command::WriteWithMetadata { lpn, data: &data, metadata: &metadata, fua })?
             }

@@ -1,6 +1,6 @@
 //! Atomic batches: scattered units, records, or both, all or nothing, and durable when they are done.
 
-use tantalum_ftl::{FtlError, HostUnit, KvRecord, Lpn, Seq};
+use tantalum_ftl::{FtlError, Handle, HostUnit, KvRecord, Lpn, Seq};
 use tantalum_nand::Nanoseconds;
 
 use super::write::release_all;
@@ -37,7 +37,7 @@ impl Engine {
         for (lpn, _) in writes {
             self.forget_cached(*lpn)?;
         }
-        self.ftl.counters_mut().host_units_written += writes.len() as u64;
+        self.ftl.count_written(Handle::DEFAULT, writes.len() as u64);
         self.claims_end(ends_claims, done_ns, at_ns)
     }
 
@@ -73,7 +73,14 @@ impl Engine {
             arrived_ns = port.transfer(at_ns, data.len());
             match self.ftl.nand_mut().stage(data) {
                 Ok(slot) => {
-                    units.push(HostUnit { slot, lpn: *lpn, version: Seq(0), metadata: [0; 24], hint: None });
+                    units.push(HostUnit {
+                        slot,
+                        lpn: *lpn,
+                        version: Seq(0),
+                        metadata: [0; 24],
+                        hint: None,
+                        handle: Handle::DEFAULT,
+                    });
                 }
                 Err(error) => {
                     release_all(&mut self.ftl, &units);

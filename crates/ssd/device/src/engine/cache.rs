@@ -6,6 +6,9 @@
 //! Units of a write that is all or nothing are a *group*: they leave together, on one page or in one batch (hazard 36). A newer
 //! write to some of them joins the group. Otherwise a cut could leave the older write without the units that were replaced,
 //! although nothing newer is there either.
+//!
+//! A page has units of one reclaim unit handle, and so has a group. The handle whose oldest unit is oldest goes first, among those
+//! with a page of units; what else waits longer, until more of it has come.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -15,7 +18,8 @@ use std::ops::Range;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use rustc_hash::FxBuildHasher;
-use tantalum_ftl::{HostUnit, Lpn};
+use tantalum_canaries::guard;
+use tantalum_ftl::{Handle, HostUnit, Lpn};
 use tantalum_nand::Nanoseconds;
 
 /// Waiting units, and room for those on their way to flash.
@@ -35,6 +39,8 @@ pub struct Cache {
     /// Units in groups of several.
     grouped: usize,
     hinted: usize,
+    /// Units with a handle other than the first.
+    placed: usize,
     /// Units on their way to flash, which still hold their buffers: until when, and their number.
     in_flight: VecDeque<(Nanoseconds, u32)>,
     in_flight_units: usize,
@@ -66,6 +72,7 @@ impl Cache {
             next_of_group: Vec::with_capacity(expected),
             grouped: 0,
             hinted: 0,
+            placed: 0,
             in_flight: VecDeque::new(),
             in_flight_units: 0,
             room_ns: 0,
@@ -106,6 +113,7 @@ impl Cache {
     /// what was just stored in other pieces stalls.
     pub fn insert(&mut self, unit: &HostUnit) -> Option<HostUnit> {
         self.hinted += usize::from(unit.hint.is_some());
+        self.placed += usize::from(unit.handle != Handle::DEFAULT);
         let Cache { index, entries, .. } = self;
         let lpn_of = |entry: &u32| entries[*entry as usize].as_ref().map(|unit| unit.lpn);
         let is_lpn = |entry: &u32| lpn_of(entry) == Some(unit.lpn);
@@ -114,6 +122,7 @@ impl Cache {
             Entry::Occupied(found) => {
                 let old = entries[*found.get() as usize].replace(*unit).expect("an indexed entry is there");
                 self.hinted -= usize::from(old.hint.is_some());
+                self.placed -= usize::from(old.handle != Handle::DEFAULT);
                 Some(old)
             }
             Entry::Vacant(vacant) => {
@@ -149,6 +158,7 @@ impl Cache {
         let unit = self.entries[entry as usize].take();
         debug_assert!(unit.is_some(), "an indexed entry is there");
         self.hinted -= usize::from(unit.is_some_and(|unit| unit.hint.is_some()));
+        self.placed -= usize::from(unit.is_some_and(|unit| unit.handle != Handle::DEFAULT));
         self.check_counts();
         unit
     }
@@ -241,31 +251,91 @@ impl Cache {
     }
 
     /// The oldest waiting units that leave together: whole groups, for one page or for several; they stay until they are
-    /// removed. More than a page has none with hints, and is more than `most` units only if the oldest group is.
-    pub fn oldest(&mut self, units: &mut Vec<HostUnit>, per_page: usize, most: usize) {
+    /// removed. More than a page has none with hints, and is more than `most` units only if the oldest group is. With a `handle`,
+    /// they are those of it, of which some wait.
+    pub fn oldest(
+        &mut self,
+        units: &mut Vec<HostUnit>,
+        per_page: usize,
+        most: usize,
+        handle: Option<Handle>,
+    ) {
+        self.forget_stale_turns();
+        let mixes = guard!(HandlesMixed, self.placed == 0);
+        let handle = if mixes { handle } else { handle.or_else(|| self.handle_to_leave(per_page)) };
         match self.has_groups() {
-            false => self.oldest_alone(units, per_page),
-            true => self.oldest_groups(units, per_page, most),
+            false => self.oldest_alone(units, per_page, handle),
+            true => self.oldest_groups(units, per_page, most, handle),
         }
     }
+
+    // -- handles ------------------------------------------------------------------------------------------------
+
+    /// Whether units wait that have a handle.
+    pub fn waits_with(&self, handle: Handle) -> bool {
+        let has_handle = |unit: &HostUnit| unit.handle == handle;
+        match self.placed {
+            0 => handle == Handle::DEFAULT && self.len() > 0,
+            _ => self.entries.iter().flatten().any(has_handle),
+        }
+    }
+
+    /// Whether some of these units are in a group with another handle.
+    pub fn leaves_with_other_handle(&self, mut lpns: Range<u32>, handle: Handle) -> bool {
+        let has_other = |entry: u32| self.is_of_several(entry) && self.unit(entry).handle != handle;
+        self.has_groups() && lpns.any(|lpn| self.find(Lpn(lpn)).is_some_and(has_other))
+    }
+
+    /// The handle that is the first to fill a page with its oldest units; if none does, that of the oldest unit.
+    fn handle_to_leave(&self, per_page: usize) -> Option<Handle> {
+        let mut counts = [0; Handle::MOST as usize];
+        let waiting = self.queue.iter().filter(|(entry, turn)| self.has_turn(*entry, *turn));
+        let mut handles = waiting.map(|(entry, _)| self.unit(*entry).handle);
+        let oldest = handles.next();
+        let mut fills_page = |handle: &Handle| {
+            counts[handle.index()] += 1;
+            counts[handle.index()] == per_page
+        };
+        oldest.into_iter().chain(handles).find(|handle| fills_page(handle)).or(oldest)
+    }
+
+    /// Whether a waiting unit may leave with those of a handle.
+    fn goes_with(&self, entry: u32, handle: Option<Handle>) -> bool {
+        handle.is_none_or(|handle| self.unit(entry).handle == handle)
+    }
+
+    // -- what leaves ----------------------------------------------------------------------------------------------
 
     /// Fills the last page of the oldest group with others, in the order in which they came. If a gap is left, it takes more
     /// groups.
-    fn oldest_groups(&mut self, units: &mut Vec<HostUnit>, per_page: usize, most: usize) {
-        self.forget_stale_turns();
+    fn oldest_groups(
+        &mut self,
+        units: &mut Vec<HostUnit>,
+        per_page: usize,
+        most: usize,
+        handle: Option<Handle>,
+    ) {
         units.clear();
-        let oldest = self.queue.front().expect("a group waits").0;
+        let mut waiting = (0..).zip(&self.queue).filter(|(_, (entry, turn))| self.has_turn(*entry, *turn));
+        let oldest = waiting.find(|(_, (entry, _))| self.goes_with(*entry, handle));
+        let (first, oldest) = oldest.map(|(place, (entry, _))| (place, *entry)).expect("a unit waits");
         let needed = self.group(oldest).count().next_multiple_of(per_page);
-        self.gather(units, per_page, needed);
+        self.gather(units, per_page, needed, (first, handle));
         if !units.len().is_multiple_of(per_page) && units.iter().all(|unit| unit.hint.is_none()) {
-            self.gather(units, per_page, most.min(needed * per_page));
+            self.gather(units, per_page, most.min(needed * per_page), (first, handle));
         }
     }
 
-    /// Adds whole groups, from the oldest on, until they fill pages. They are no more than `most` units.
-    fn gather(&self, units: &mut Vec<HostUnit>, per_page: usize, most: usize) {
-        for &(entry, turn) in self.queue.iter().take(FILLED_FROM) {
-            if !self.has_turn(entry, turn) {
+    /// Adds whole groups of a handle, from the place of the oldest on, until they fill pages. They are no more than `most` units.
+    fn gather(
+        &self,
+        units: &mut Vec<HostUnit>,
+        per_page: usize,
+        most: usize,
+        (first, handle): (usize, Option<Handle>),
+    ) {
+        for &(entry, turn) in self.queue.iter().skip(first).take(FILLED_FROM) {
+            if !self.has_turn(entry, turn) || !self.goes_with(entry, handle) {
                 continue;
             }
             let is_taken = |units: &[HostUnit]| units.iter().any(|unit| unit.lpn == self.unit(entry).lpn);
@@ -296,8 +366,7 @@ impl Cache {
     }
 
     /// The oldest waiting units, as many as a page holds, if each leaves alone.
-    fn oldest_alone(&mut self, page: &mut Vec<HostUnit>, limit: usize) {
-        self.forget_stale_turns();
+    fn oldest_alone(&self, page: &mut Vec<HostUnit>, limit: usize, handle: Option<Handle>) {
         page.clear();
         for &(entry, turn) in &self.queue {
             if page.len() == limit {
@@ -305,12 +374,16 @@ impl Cache {
             }
             if let Some(unit) = self.entries[entry as usize]
                 && self.turns[entry as usize] == turn
+                && handle.is_none_or(|handle| unit.handle == handle)
             {
                 page.push(unit);
             }
         }
         let (found, expected) = (page.len(), limit.min(self.len()));
-        debug_assert!(found == expected, "{found} units have a turn, instead of {expected}");
+        debug_assert!(
+            found == expected || handle.is_some(),
+            "{found} units have a turn, instead of {expected}"
+        );
     }
 
     /// All units waiting, oldest first.
@@ -399,7 +472,14 @@ mod tests {
 
     fn unit(nand: &mut Nand, lpn: u32) -> HostUnit {
         let slot = nand.stage(&[lpn as u8; 4096]).unwrap();
-        HostUnit { slot, lpn: Lpn(lpn), version: Seq(1), metadata: [0; 24], hint: None }
+        HostUnit {
+            slot,
+            lpn: Lpn(lpn),
+            version: Seq(1),
+            metadata: [0; 24],
+            hint: None,
+            handle: Handle::DEFAULT,
+        }
     }
 
     /// A page of a hinted log.
@@ -418,7 +498,7 @@ mod tests {
 
     fn oldest(cache: &mut Cache, limit: usize) -> Vec<u32> {
         let mut page = Vec::new();
-        cache.oldest(&mut page, limit, 16);
+        cache.oldest(&mut page, limit, 16, None);
         page.iter().map(|unit| unit.lpn.0).collect()
     }
 

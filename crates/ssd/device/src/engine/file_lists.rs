@@ -1,8 +1,9 @@
 //! Commands on lists of files: `fs_write`, reading lists, clearing them.
 
-use tantalum_ftl::{FileEntry, FileId, Lpn};
+use tantalum_ftl::{FileEntry, FileId, Handle, Lpn};
 use tantalum_nand::{Nanoseconds, UNIT_BYTES, WORD_BYTES};
 
+use super::host_data::PlainWrite;
 use super::{Engine, Port};
 use crate::status::Status;
 
@@ -19,7 +20,8 @@ impl Engine {
     ) -> Result<Nanoseconds, Status> {
         let units = (data.len() / UNIT_BYTES) as u32;
         self.ftl.check_file_list(file, offset, units)?;
-        let written_ns = self.write(lpn, data, true, None, port, at_ns)?;
+        let write = PlainWrite { lpn, data, fua: true, handle: Handle::DEFAULT };
+        let written_ns = self.write(write, None, port, at_ns)?;
         Ok(self.ftl.append_to_file_list(file, lpn, units, offset, written_ns)?)
     }
 

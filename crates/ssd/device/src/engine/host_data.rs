@@ -1,6 +1,16 @@
 //! What a client writes.
 
-use tantalum_ftl::{Hint, Lpn, Metadata};
+use tantalum_ftl::{Handle, Hint, Lpn, Metadata};
+
+/// A plain write.
+#[derive(Clone, Copy)]
+pub(super) struct PlainWrite<'a> {
+    pub lpn: Lpn,
+    /// Whole units.
+    pub data: &'a [u8],
+    pub fua: bool,
+    pub handle: Handle,
+}
 
 /// Units of the host, starting at `lpn`, with what belongs to them.
 #[derive(Clone, Copy)]
@@ -9,11 +19,12 @@ pub(super) struct HostData<'a> {
     pub data: &'a [u8],
     pub metadata: Metadata,
     pub hint: Option<Hint>,
+    pub handle: Handle,
 }
 
 impl<'a> HostData<'a> {
     /// Units without anything else.
     pub fn plain(lpn: Lpn, data: &'a [u8]) -> HostData<'a> {
-        HostData { lpn, data, metadata: [0; 24], hint: None }
+        HostData { lpn, data, metadata: [0; 24], hint: None, handle: Handle::DEFAULT }
     }
 }

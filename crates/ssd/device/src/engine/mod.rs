@@ -14,11 +14,11 @@ mod read;
 mod transaction;
 mod write;
 
-use tantalum_ftl::{Ftl, FtlError, GivenBack, HostUnit, Lpn, Portion, Slack, TxId};
+use tantalum_ftl::{Ftl, FtlError, GivenBack, Handle, HostUnit, Lpn, Portion, Slack, TxId};
 use tantalum_nand::{LostProgram, Nand, Nanoseconds, Operation, Slot, UNIT_BYTES};
 
 use cache::Cache;
-use host_data::HostData;
+use host_data::{HostData, PlainWrite};
 pub use key_value::{KeyValueLimits, LIMITS as KEY_VALUE_LIMITS};
 
 use crate::command::Command;
@@ -153,15 +153,20 @@ impl Engine {
             Command::ReadWithMetadata { lpn, ref mut data, ref mut metadata } => {
                 self.read_with_metadata(lpn, data, metadata, port, at_ns)
             }
-            Command::Write { lpn, data, fua } => self.write(lpn, data, fua, None, port, at_ns),
-            Command::WriteFilled { lpn, data, ref mut fills } => {
-                self.write(lpn, data, false, Some(fills), port, at_ns)
+            Command::Write { lpn, data, fua, handle } => {
+                let handle = handle.unwrap_or_default();
+                self.write(PlainWrite { lpn, data, fua, handle }, None, port, at_ns)
+            }
+            Command::WriteFilled { lpn, data, ref mut fills, handle } => {
+                let handle = handle.unwrap_or_default();
+                self.write(PlainWrite { lpn, data, fua: false, handle }, Some(fills), port, at_ns)
             }
             Command::WriteWithMetadata { lpn, data, metadata, fua } => {
-                self.write_one(HostData { lpn, data, metadata: *metadata, hint: None }, fua, port, at_ns)
+                let unit = HostData { metadata: *metadata, ..HostData::plain(lpn, data) };
+                self.write_one(unit, fua, port, at_ns)
             }
             Command::WriteHinted { lpn, data, metadata, hint } => {
-                let unit = HostData { lpn, data, metadata: *metadata, hint: Some(hint) };
+                let unit = HostData { metadata: *metadata, hint: Some(hint), ..HostData::plain(lpn, data) };
                 self.write_hinted(unit, &hint, port, at_ns)
             }
             Command::WriteZeroes { lpn, units } | Command::Trim { lpn, units } => {
@@ -213,6 +218,16 @@ impl Engine {
         let done =
             if self.ftl.has_unrecorded_loss() { self.record_loss(Ok(done_ns), at_ns) } else { Ok(done_ns) };
         Ok((done?, given))
+    }
+
+    /// A handle begins its next reclaim unit: what waits with this handle goes into the one before.
+    pub fn update_handle(&mut self, handle: Handle, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        self.maintain(at_ns)?;
+        while self.cache.waits_with(handle) {
+            self.drain_page_of(Some(handle), at_ns)?;
+        }
+        self.ftl.begin_reclaim_unit(handle, at_ns);
+        Ok(at_ns)
     }
 
     fn maintain(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {

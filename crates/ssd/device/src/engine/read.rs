@@ -149,7 +149,10 @@ mod tests {
         let data: Vec<u8> = (0..units).flat_map(|unit| [unit as u8; UNIT_BYTES]).collect();
         let mut now_ns = device.time_ns();
         for (lpn, unit) in (10..).map(Lpn).zip(data.chunks(UNIT_BYTES)) {
-            now_ns = device.submit(Command::Write { lpn, data: unit, fua: true }, now_ns).unwrap().done_ns;
+            now_ns = device
+                .submit(Command::Write { lpn, data: unit, fua: true, handle: None }, now_ns)
+                .unwrap()
+                .done_ns;
         }
         let before = (device.smart(), device.time_ns());
         let some = [Lpn(0), Lpn(10), Lpn(u32::MAX), Lpn(profile.capacity_units() as u32)];

@@ -1,6 +1,6 @@
 //! Transactions (X-FTL): begin, tx_write, tx_read, commit, abort.
 
-use tantalum_ftl::{Lpn, TxId};
+use tantalum_ftl::{Handle, Lpn, TxId};
 use tantalum_nand::{Nanoseconds, Slot};
 
 use super::read::read_buffer;
@@ -67,7 +67,7 @@ impl Engine {
         if let Some(replaced) = replaced {
             self.ftl.nand_mut().release(replaced);
         }
-        self.ftl.counters_mut().host_units_written += 1;
+        self.ftl.count_written(Handle::DEFAULT, 1);
         Ok(arrived_ns)
     }
 

@@ -8,10 +8,10 @@
 use std::ops::Range;
 
 use tantalum_canaries::guard;
-use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, OPEN_LOGS, Reservation};
+use tantalum_ftl::{Ftl, FtlError, Generation, Handle, Hint, HostUnit, Lpn, OPEN_LOGS, Reservation};
 use tantalum_nand::{Fills, Nanoseconds, Slot, UNIT_BYTES};
 
-use super::host_data::HostData;
+use super::host_data::{HostData, PlainWrite};
 use super::{Engine, Port};
 use crate::status::Status;
 
@@ -20,9 +20,7 @@ impl Engine {
     /// in one step. If a step is refused, those before it are done and the others are not.
     pub(super) fn write(
         &mut self,
-        lpn: Lpn,
-        data: &[u8],
-        fua: bool,
+        PlainWrite { lpn, data, fua, handle }: PlainWrite<'_>,
         mut fills: Option<&mut Fills>,
         port: &mut impl Port,
         at_ns: Nanoseconds,
@@ -34,7 +32,8 @@ impl Engine {
         let direct = self.goes_through(fua);
         let is_whole = guard!(AtomicWriteSplit, (2..=self.atomic_write_units as u32).contains(&units));
         if is_whole && !direct {
-            return self.write_cached_whole(HostData::plain(lpn, data), fills, port, at_ns);
+            let units = HostData { handle, ..HostData::plain(lpn, data) };
+            return self.write_cached_whole(units, fills, port, at_ns);
         }
         let per_step = match direct {
             true if is_whole => units as usize,
@@ -43,7 +42,8 @@ impl Engine {
         };
         for (index, units) in data.chunks(per_step * UNIT_BYTES).enumerate() {
             let arrived_ns = port.transfer(at_ns, units.len());
-            let units = HostData::plain(Lpn(lpn.0 + (index * per_step) as u32), units);
+            let lpn = Lpn(lpn.0 + (index * per_step) as u32);
+            let units = HostData { handle, ..HostData::plain(lpn, units) };
             let step_ns = match (direct, fills.as_deref_mut()) {
                 (true, _) => self.write_through(units, arrived_ns)?,
                 (false, fills) => self.write_cached(units, fills, arrived_ns)?,
@@ -148,8 +148,8 @@ impl Engine {
     ) -> Result<Nanoseconds, Status> {
         let lpn = unit.lpn;
         self.settle_log_pages(std::iter::once(lpn), at_ns)?;
-        if unit.hint.is_some() {
-            // what leaves together in a batch has no hints
+        if unit.hint.is_some() || self.cache.leaves_with_other_handle(lpn.0..lpn.0 + 1, unit.handle) {
+            // what leaves together in a batch has no hints, and one handle
             self.settle_groups(std::iter::once(lpn), at_ns)?;
         }
         while self.cache.is_high() {
@@ -157,14 +157,14 @@ impl Engine {
         }
         let (room_ns, ends_of_claims) = self.enter(lpn.0..lpn.0 + 1, at_ns, at_ns)?;
         let (slot, is_filled) = self.buffer(fills)?;
-        let HostData { lpn, data, metadata, hint } = unit;
-        let unit = HostUnit { slot, lpn, version: self.ftl.next_seq(), metadata, hint };
+        let HostData { lpn, data, metadata, hint, handle } = unit;
+        let unit = HostUnit { slot, lpn, version: self.ftl.next_seq(), metadata, hint, handle };
         // The stores of a page's copy take long to drain, and a load of bytes that were stored in other pieces waits for
         // them all. So the unit is completed before the copy, and stays where it is.
         self.take_in(&unit, data, is_filled)?;
         self.replace_in_cache(&unit);
         self.claims_end_in_dram(ends_of_claims, &[unit], at_ns)?;
-        self.ftl.counters_mut().host_units_written += 1;
+        self.ftl.count_written(handle, 1);
         Ok(room_ns)
     }
 
@@ -180,7 +180,9 @@ impl Engine {
         let count = units.data.len() / UNIT_BYTES;
         let lpns = units.lpn.0..units.lpn.0 + count as u32;
         self.settle_log_pages(lpns.clone().map(Lpn), at_ns)?;
-        if self.cache.joined_units(lpns.clone()) > self.group_units {
+        if self.cache.joined_units(lpns.clone()) > self.group_units
+            || self.cache.leaves_with_other_handle(lpns.clone(), units.handle)
+        {
             self.settle_groups(lpns.clone().map(Lpn), at_ns)?;
         }
         while self.cache.is_high_before(count) {
@@ -201,7 +203,7 @@ impl Engine {
         let ended = entered.and_then(|()| self.claims_end_in_dram(ends_of_claims, &entering, at_ns));
         self.page = entering;
         ended?;
-        self.ftl.counters_mut().host_units_written += count as u64;
+        self.ftl.count_written(units.handle, count as u64);
         Ok(room_ns)
     }
 
@@ -288,11 +290,11 @@ impl Engine {
         mut fills: Option<&mut Fills>,
         entering: &mut Vec<HostUnit>,
     ) -> Result<(), Status> {
-        let HostData { lpn, data, metadata, hint } = units;
+        let HostData { lpn, data, metadata, hint, handle } = units;
         for (lpn, data) in (lpn.0..).map(Lpn).zip(data.chunks(UNIT_BYTES)) {
             let filled = self.buffer(fills.as_deref_mut()).and_then(|(slot, is_filled)| {
                 let version = self.ftl.next_seq();
-                entering.push(HostUnit { slot, lpn, version, metadata, hint });
+                entering.push(HostUnit { slot, lpn, version, metadata, hint, handle });
                 if is_filled {
                     Ok(())
                 } else {
@@ -324,7 +326,7 @@ impl Engine {
         let done = self.stage_and_write(units, &mut page, at_ns);
         self.page = page;
         let done_ns = done?;
-        self.ftl.counters_mut().host_units_written += (units.data.len() / UNIT_BYTES) as u64;
+        self.ftl.count_written(units.handle, (units.data.len() / UNIT_BYTES) as u64);
         Ok(done_ns)
     }
 
@@ -334,7 +336,7 @@ impl Engine {
         page: &mut Vec<HostUnit>,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        let HostData { lpn, data, metadata, hint } = units;
+        let HostData { lpn, data, metadata, hint, handle } = units;
         let ftl = &mut self.ftl;
         let lpns = (lpn.0..).map(Lpn).take(data.len() / UNIT_BYTES);
         let ends_claims = lpns.clone().any(|lpn| ftl.is_claiming_page(lpn));
@@ -347,7 +349,7 @@ impl Engine {
                 }
             };
             let version = ftl.next_seq();
-            page.push(HostUnit { slot, lpn: Lpn(lpn.0 + index as u32), version, metadata, hint });
+            page.push(HostUnit { slot, lpn: Lpn(lpn.0 + index as u32), version, metadata, hint, handle });
         }
         let written = ftl.write_whole(page, at_ns);
         let done_ns = match written {
@@ -368,9 +370,18 @@ impl Engine {
 
     /// Programs a page of the oldest waiting units, or as many as leave together.
     pub(super) fn drain_page(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        self.drain_page_of(None, at_ns)
+    }
+
+    /// The same for units with a handle, some of which wait.
+    pub(super) fn drain_page_of(
+        &mut self,
+        handle: Option<Handle>,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
         let units_per_page = self.units_per_page;
         let mut page = std::mem::take(&mut self.page);
-        self.cache.oldest(&mut page, units_per_page, self.group_units);
+        self.cache.oldest(&mut page, units_per_page, self.group_units, handle);
         let written = self.ftl.write_whole(&mut page, at_ns).map_err(Status::from);
         match written {
             Ok(done_ns) => {
@@ -517,7 +528,8 @@ mod tests {
         let engine = device.engine_mut().unwrap();
         let (mut largest, mut alone) = (0, 0);
         for first in (0..90).step_by(3) {
-            engine.write(Lpn(first), &[7; 4 * UNIT_BYTES], false, None, &mut Inside, at_ns).unwrap();
+            let (lpn, data, fua, handle) = (Lpn(first), &[7; 4 * UNIT_BYTES], false, Handle::DEFAULT);
+            engine.write(PlainWrite { lpn, data, fua, handle }, None, &mut Inside, at_ns).unwrap();
             let group = engine.cache.joined_units(first..first + 4);
             assert!(group <= 8, "a group of {group} units waits");
             largest = largest.max(group);

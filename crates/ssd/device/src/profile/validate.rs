@@ -1,5 +1,6 @@
 //! Constraints on a profile's figures without which no drive can be built.
 
+use tantalum_ftl::Handle;
 use tantalum_nand::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, MAX_UNITS, UNIT_BYTES, WORD_BYTES};
 
 use super::cache::LEAST_DUMP_PAGES;
@@ -36,6 +37,7 @@ impl Profile {
         self.validate_flash_size()?;
         self.validate_power()?;
         self.validate_atomic_write()?;
+        self.validate_fdp()?;
         self.validate_nvm()?;
         self.firmware.validate()?;
         self.spu.validate()?;
@@ -65,6 +67,15 @@ impl Profile {
             return Err(invalid("flash.page_bytes", self.flash.page_bytes, expected));
         }
         Ok(())
+    }
+
+    fn validate_fdp(&self) -> Result<(), InvalidField> {
+        match self.fdp {
+            Some(fdp) if !(1..=Handle::MOST).contains(&fdp.handles) => {
+                Err(invalid("fdp.handles", fdp.handles, format!("it must be 1 to {}", Handle::MOST)))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn validate_counts(&self) -> Result<(), InvalidField> {

@@ -28,7 +28,7 @@ fn drives() -> Vec<Profile> {
 
 fn write(host: &mut Host, first: u32, units: usize, byte: u8, fua: bool) {
     let data = vec![byte; units * UNIT_BYTES];
-    let _ = host.submit(Command::Write { lpn: Lpn(first), data: &data, fua });
+    let _ = host.submit(Command::Write { lpn: Lpn(first), data: &data, fua, handle: None });
 }
 
 /// Runs `work` on copies of a drive whose units hold 1, cuts power at each of its operations with each fate of what
@@ -196,11 +196,15 @@ fn a_write_that_waits_for_room_is_never_torn() {
             let now_ns = host.now_ns;
             for first in (20..90).step_by(5) {
                 let data = vec![9; 5 * UNIT_BYTES];
-                let _ =
-                    host.device.submit(Command::Write { lpn: Lpn(first), data: &data, fua: false }, now_ns);
+                let _ = host.device.submit(
+                    Command::Write { lpn: Lpn(first), data: &data, fua: false, handle: None },
+                    now_ns,
+                );
             }
             let data = vec![NEW; 5 * UNIT_BYTES];
-            let _ = host.device.submit(Command::Write { lpn: Lpn(7), data: &data, fua: false }, now_ns);
+            let _ = host
+                .device
+                .submit(Command::Write { lpn: Lpn(7), data: &data, fua: false, handle: None }, now_ns);
         };
         let (mut old, mut new) = (0, 0);
         cut_everywhere(&profile, 7..12, work, |found| {

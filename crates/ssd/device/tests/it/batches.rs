@@ -19,7 +19,9 @@ fn aged() -> (Device, u32) {
     let data = vec![1; UNIT_BYTES];
     for number in 0..5 * units {
         let lpn = Lpn(if number < units { number } else { random.random_range(0..units) });
-        device.submit(Command::Write { lpn, data: &data, fua: false }, device.time_ns()).unwrap();
+        device
+            .submit(Command::Write { lpn, data: &data, fua: false, handle: None }, device.time_ns())
+            .unwrap();
     }
     assert!(device.smart().counters.blocks_erased > 0, "garbage is collected");
     (device, units)
@@ -40,7 +42,7 @@ fn batches_keep_as_many_planes_busy_as_other_writes_do() {
     let pair = vec![2; 2 * UNIT_BYTES];
     let writes = time_of(device.try_clone().unwrap(), |device, number, at_ns| {
         let lpn = Lpn(first + number as u32 * 2);
-        device.submit(Command::Write { lpn, data: &pair, fua: true }, at_ns).unwrap();
+        device.submit(Command::Write { lpn, data: &pair, fua: true, handle: None }, at_ns).unwrap();
     });
     let batches = time_of(device.try_clone().unwrap(), |device, number, at_ns| {
         let (one, other) = pair.split_at(UNIT_BYTES);

@@ -186,7 +186,7 @@ fn full() -> (Host, NamespaceId, u32) {
         host.put(namespace, number, 3000).unwrap();
     }
     for lpn in 0.. {
-        match host.submit(Command::Write { lpn: Lpn(lpn), data: &[1; UNIT_BYTES], fua: true }) {
+        match host.submit(Command::Write { lpn: Lpn(lpn), data: &[1; UNIT_BYTES], fua: true, handle: None }) {
             Ok(_) => {}
             Err(Status::CapacityExceeded) => return (host, namespace, lpn),
             Err(other) => panic!("unit {lpn}: {other}"),

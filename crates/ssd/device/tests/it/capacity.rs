@@ -41,14 +41,14 @@ fn remapped_everywhere(percent: f64, remaps: bool) {
     let (units, step) = ((capacity_bytes / UNIT_BYTES as u64) as u32, 128);
     let data = vec![1; step as usize * UNIT_BYTES];
     for lpn in (0..units).step_by(step as usize) {
-        host.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: true }).unwrap();
+        host.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: true, handle: None }).unwrap();
     }
     if remaps {
         for lpn in (0..units - step).step_by(step as usize).rev() {
             host.submit(Command::Remap { src: Lpn(lpn), dst: Lpn(lpn + step), units: step }).unwrap();
         }
     }
-    host.submit(Command::Write { lpn: Lpn(0), data: &data, fua: true }).unwrap();
+    host.submit(Command::Write { lpn: Lpn(0), data: &data, fua: true, handle: None }).unwrap();
     for round in 0..20_000_u32 {
         host.write_through(round.wrapping_mul(2_654_435_761) % units, 2);
         if round % 1000 == 999 {
@@ -156,7 +156,7 @@ fn a_drive_comes_back_though_it_was_remapped_when_its_flash_was_used_up() {
     let (units, step) = ((capacity_bytes / UNIT_BYTES as u64) as u32, 128);
     let data = vec![1; step as usize * UNIT_BYTES];
     for lpn in (0..units).step_by(step as usize) {
-        host.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: true }).unwrap();
+        host.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: true, handle: None }).unwrap();
     }
     for round in 0..6_000_u32 {
         host.write_through(round.wrapping_mul(2_654_435_761) % units, 2);

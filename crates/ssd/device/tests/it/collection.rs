@@ -24,13 +24,17 @@ fn longest_read(scheduling: FlashScheduling) -> Nanoseconds {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
     let (mut now_ns, mut buffer) = (0, [0; UNIT_BYTES]);
     for lpn in 0..units {
-        let write = Command::Write { lpn: Lpn(lpn), data: &[1; UNIT_BYTES], fua: false };
+        let write = Command::Write { lpn: Lpn(lpn), data: &[1; UNIT_BYTES], fua: false, handle: None };
         now_ns = device.submit(write, now_ns).unwrap().done_ns;
     }
     let mut longest_ns = 0;
     for _ in 0..4 * units {
-        let write =
-            Command::Write { lpn: Lpn(random.random_range(0..units)), data: &[2; UNIT_BYTES], fua: true };
+        let write = Command::Write {
+            lpn: Lpn(random.random_range(0..units)),
+            data: &[2; UNIT_BYTES],
+            fua: true,
+            handle: None,
+        };
         let wrote_ns = device.submit(write, now_ns).unwrap().done_ns;
         let read = Command::Read { lpn: Lpn(random.random_range(0..units)), data: &mut buffer };
         let read_ns = device.submit(read, now_ns).unwrap().done_ns;

@@ -26,7 +26,7 @@ fn work(host: &mut Host, round: u32) {
     for number in 0..40 {
         let (lpn, byte) = (Lpn((round * 97 + number * 13) % 600), number as u8);
         let data = vec![byte; (1 + number as usize % 3) * UNIT_BYTES];
-        host.submit(Command::Write { lpn, data: &data, fua: number % 4 == 0 }).unwrap();
+        host.submit(Command::Write { lpn, data: &data, fua: number % 4 == 0, handle: None }).unwrap();
     }
     let unit = [7; UNIT_BYTES];
     let writes: Vec<(Lpn, &[u8])> = (0..5).map(|number| (Lpn(700 + number), &unit[..])).collect();

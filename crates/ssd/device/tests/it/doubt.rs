@@ -67,12 +67,12 @@ fn after_a_change_that_met_damage_the_drive_takes_no_more_and_is_still_read() {
     let damaged = get(&mut host, first, 3).unwrap_err();
     assert!(matches!(damaged, Status::Damaged(_)), "{damaged}");
     let data = [3; UNIT_BYTES];
-    host.submit(Command::Write { lpn: Lpn(9), data: &data, fua: false }).unwrap();
+    host.submit(Command::Write { lpn: Lpn(9), data: &data, fua: false, handle: None }).unwrap();
 
     let put = [KvRecord { namespace: first, key: Key::new(b"new").unwrap(), value: Some(b"value") }];
     assert_eq!(host.submit(Command::KvPut { records: &put }), Err(damaged.clone()));
     let data = [4; UNIT_BYTES];
-    let write = host.submit(Command::Write { lpn: Lpn(9), data: &data, fua: false });
+    let write = host.submit(Command::Write { lpn: Lpn(9), data: &data, fua: false, handle: None });
     assert_eq!(write, Err(damaged.clone()));
     assert_eq!(host.submit(Command::Flush), Err(damaged.clone()));
     assert_eq!(host.read_all([7, 8, 9]), [1, 2, 3]);
@@ -113,7 +113,7 @@ fn after_a_page_that_the_host_could_not_serve_the_drive_takes_no_more_and_is_sti
     host.submit(Command::Begin { tx: &mut TxId::default() }).unwrap();
     test_host.faults.fail(HostFault { after: 0, failure: HostFailure::NoSpace, lasts: true });
     let before = test_host.faults.call_count();
-    let write = Command::Write { lpn: Lpn(8), data: &[2; UNIT_BYTES], fua: true };
+    let write = Command::Write { lpn: Lpn(8), data: &[2; UNIT_BYTES], fua: true, handle: None };
     let refused = host.submit(write).unwrap_err();
     assert!(matches!(refused, Status::Host(_)), "{refused}");
     let calls = test_host.faults.calls_since(before);
@@ -151,7 +151,7 @@ fn what_can_only_be_read_refuses_changes_and_has_nothing_to_flush_or_close() {
     let now_ns = device.time_ns();
     let mut host = Host { device, now_ns };
     let data = [2; UNIT_BYTES];
-    let write = host.submit(Command::Write { lpn: Lpn(7), data: &data, fua: false });
+    let write = host.submit(Command::Write { lpn: Lpn(7), data: &data, fua: false, handle: None });
     assert_eq!(write, Err(why.clone()));
     assert_eq!(host.submit(Command::Trim { lpn: Lpn(7), units: 1 }), Err(why));
     host.submit(Command::Flush).expect("nothing waits to become durable");
@@ -342,7 +342,7 @@ fn after_a_sync_that_failed_nothing_more_is_stored_or_synced() {
         matches!(host.device.sync_begin(), Err(Status::Host(_))),
         "nothing changed since, and it is not durable"
     );
-    let write = Command::Write { lpn: Lpn(8), data: &[2; UNIT_BYTES], fua: true };
+    let write = Command::Write { lpn: Lpn(8), data: &[2; UNIT_BYTES], fua: true, handle: None };
     assert!(matches!(host.submit(write), Err(Status::Host(_))));
     assert!(matches!(host.submit(Command::Flush), Err(Status::Host(_))));
     let _ = host.device.sync_end();
@@ -358,7 +358,7 @@ fn a_drive_whose_host_fails_while_it_becomes_read_only_takes_no_more() {
     profile.cache.bytes = 16 * UNIT_BYTES as u64;
     let write = |host: &mut Host, number: u32| {
         let lpn = Lpn(number.wrapping_mul(2_654_435_761) % 1024);
-        host.submit(Command::Write { lpn, data: &[number as u8; UNIT_BYTES], fua: false })
+        host.submit(Command::Write { lpn, data: &[number as u8; UNIT_BYTES], fua: false, handle: None })
     };
     let folder = tempfile::tempdir().unwrap();
     let begun = |disk: &TestHost, name: &str| {

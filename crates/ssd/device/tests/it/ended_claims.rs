@@ -84,7 +84,8 @@ fn an_atomic_write_ends_the_claims_of_all_its_pages_or_of_none() {
 fn a_durable_write_ends_the_claims_of_all_its_pages_or_of_none() {
     for waiting in WAITING {
         let mut host = whole_transaction(waiting);
-        host.submit(Command::Write { lpn: Lpn(50), data: &[8; 2 * UNIT_BYTES], fua: true }).unwrap();
+        host.submit(Command::Write { lpn: Lpn(50), data: &[8; 2 * UNIT_BYTES], fua: true, handle: None })
+            .unwrap();
         idle(&mut host);
         host.cut();
         let found = host.read_all([50, 51, 10, 11]);

@@ -49,7 +49,7 @@ fn idle(host: &mut Host) {
 const DATA: [u8; UNIT_BYTES] = [7; UNIT_BYTES];
 
 fn write(lpn: u32, fua: bool) -> Command<'static> {
-    Command::Write { lpn: Lpn(lpn), data: &DATA, fua }
+    Command::Write { lpn: Lpn(lpn), data: &DATA, fua, handle: None }
 }
 
 /// A drive with a namespace, an open log, and data in units 0 to 15.

@@ -13,7 +13,7 @@ fn device(capacity_bytes: u64, over_provisioning_percent: f64) -> Device {
 
 fn write(device: &mut Device, lpn: u32, now_ns: &mut u64) {
     let data = [lpn as u8; UNIT_BYTES];
-    let command = Command::Write { lpn: Lpn(lpn), data: &data, fua: false };
+    let command = Command::Write { lpn: Lpn(lpn), data: &data, fua: false, handle: None };
     *now_ns = device.submit(command, *now_ns).unwrap_or_else(|error| panic!("unit {lpn}: {error}")).done_ns;
 }
 

@@ -12,7 +12,7 @@ fn a_client_inside_the_drive_pays_for_flash_and_not_for_the_link() {
     let (mut host, mut inside) = (drive(), drive());
     let start_ns = host.time_ns();
     let data = [7; UNIT_BYTES];
-    let write = || Command::Write { lpn: Lpn(3), data: &data, fua: true };
+    let write = || Command::Write { lpn: Lpn(3), data: &data, fua: true, handle: None };
     let host_ns = host.submit(write(), start_ns).unwrap().done_ns;
     let inside_ns = inside.submit_inside(write(), start_ns).unwrap().done_ns;
     let link = host.profile().link.clone();

@@ -162,8 +162,13 @@ fn random_work_survives_cuts_and_shutdowns() {
             for _ in 0..rng.random_range(1..200) {
                 random_put(&mut host, &mut model, &namespaces, &mut rng, 20_000);
                 let data = vec![7; 8 * UNIT_BYTES];
-                host.submit(Command::Write { lpn: Lpn(rng.random_range(0..700)), data: &data, fua: false })
-                    .unwrap();
+                host.submit(Command::Write {
+                    lpn: Lpn(rng.random_range(0..700)),
+                    data: &data,
+                    fua: false,
+                    handle: None,
+                })
+                .unwrap();
             }
             compare(&mut host, &model, &namespaces);
             if round % 4 == 3 {
@@ -378,7 +383,8 @@ fn records_that_wait_for_many_logs_leave_the_cache_less() {
     let programmed = host.device.smart().counters.flash_units.key_value;
     assert_eq!(programmed, 0, "they wait");
     for lpn in 0..400 {
-        host.submit(Command::Write { lpn: Lpn(lpn), data: &[1; UNIT_BYTES], fua: false }).unwrap();
+        host.submit(Command::Write { lpn: Lpn(lpn), data: &[1; UNIT_BYTES], fua: false, handle: None })
+            .unwrap();
     }
     host.cut(1);
     assert!(host.device.recovery().units_restored >= 48, "{:?}", host.device.recovery());

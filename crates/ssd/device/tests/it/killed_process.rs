@@ -49,7 +49,8 @@ impl Host {
         match self.random.random_range(0..100) {
             0..60 => {
                 let (lpn, stamp) = (self.lpn(), self.stamp());
-                self.submit(Command::Write { lpn: Lpn(lpn), data: &unit(stamp), fua: false }).unwrap();
+                self.submit(Command::Write { lpn: Lpn(lpn), data: &unit(stamp), fua: false, handle: None })
+                    .unwrap();
                 self.model.insert(lpn, stamp);
             }
             60..70 => {
@@ -130,7 +131,7 @@ fn nothing_is_restored_after_a_clean_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("drive.tant");
     let mut device = Device::create(&image, &profile()).unwrap();
-    device.submit(Command::Write { lpn: Lpn(3), data: &unit(9), fua: false }, 0).unwrap();
+    device.submit(Command::Write { lpn: Lpn(3), data: &unit(9), fua: false, handle: None }, 0).unwrap();
     device.shutdown(1_000_000).unwrap();
     let device = Device::open(&image).unwrap();
     assert!(device.recovery().clean);

@@ -50,7 +50,10 @@ fn units_come_back_from_a_checkpoint_in_huge_pages() {
     // what a unit holds at least, and at most
     let mut versions = vec![(1_u32, 1_u32); UNITS as usize];
     for lpn in 0..UNITS {
-        assert!(submit(&mut host, Command::Write { lpn: Lpn(lpn), data: &unit(lpn, 1), fua: false }));
+        assert!(submit(
+            &mut host,
+            Command::Write { lpn: Lpn(lpn), data: &unit(lpn, 1), fua: false, handle: None }
+        ));
     }
     assert!(submit(&mut host, Command::Flush));
     for cut in 1..=CUTS {
@@ -71,7 +74,10 @@ fn units_come_back_from_a_checkpoint_in_huge_pages() {
             }
             versions[lpn as usize].1 = version;
             unsynced.push((lpn, version));
-            if !submit(&mut host, Command::Write { lpn: Lpn(lpn), data: &unit(lpn, version), fua: false }) {
+            if !submit(
+                &mut host,
+                Command::Write { lpn: Lpn(lpn), data: &unit(lpn, version), fua: false, handle: None },
+            ) {
                 break;
             }
         }

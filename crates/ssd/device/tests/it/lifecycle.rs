@@ -77,7 +77,7 @@ fn a_power_loss_that_was_settled_is_in_the_image() {
     for (outcome, expected) in [(Outcome::NotStarted, 0), (Outcome::Completed, 1)] {
         let folder = tempfile::tempdir().unwrap();
         let (path, mut host) = create(folder.path(), Plp::None, CacheMode::Off);
-        let write = Command::Write { lpn: Lpn(3), data: &ONES, fua: true };
+        let write = Command::Write { lpn: Lpn(3), data: &ONES, fua: true, handle: None };
         let done_ns = host.device.submit(write, 0).unwrap().done_ns;
         host.device.cut_power(done_ns - 1);
         assert!(!host.device.in_flight().is_empty(), "the write is under way");
@@ -101,7 +101,7 @@ fn recovery_tells_how_many_units_the_capacitor_saved() {
 #[test]
 fn a_device_knows_when_its_last_command_was_issued() {
     let mut host = Host::new(&profile(Plp::None, CacheMode::Volatile));
-    host.device.submit(Command::Write { lpn: Lpn(0), data: &ONES, fua: true }, 1_000).unwrap();
+    host.device.submit(Command::Write { lpn: Lpn(0), data: &ONES, fua: true, handle: None }, 1_000).unwrap();
     assert_eq!(host.device.issued_ns(), 1_000);
 }
 

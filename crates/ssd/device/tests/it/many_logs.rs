@@ -84,8 +84,13 @@ fn the_log_used_longest_ago_is_forgotten() {
     // the pages that prove it are overwritten
     for log in 0..=OPEN {
         for slot in 1..=3 {
-            host.submit(Command::Write { lpn: page(log, slot), data: &[0xff; UNIT_BYTES], fua: false })
-                .unwrap();
+            host.submit(Command::Write {
+                lpn: page(log, slot),
+                data: &[0xff; UNIT_BYTES],
+                fua: false,
+                handle: None,
+            })
+            .unwrap();
         }
     }
     host.submit(Command::Flush).unwrap();

@@ -21,7 +21,9 @@ const EVERY_READ: Faults = Faults { read_failure_ppm: 1_000_000, ..NONE };
 
 fn write(device: &mut Device, lpn: u32, byte: u8) {
     let data = [byte; UNIT_BYTES];
-    device.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: true }, device.time_ns()).unwrap();
+    device
+        .submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: true, handle: None }, device.time_ns())
+        .unwrap();
 }
 
 fn read(device: &mut Device, lpn: u32) -> Result<u8, Status> {
@@ -296,7 +298,7 @@ fn assert_read_only(host: &mut MediaHost) {
     let writes: [(Lpn, &[u8]); 1] = [(Lpn(0), &data)];
     let ranges = [ShareRange { dst: Lpn(0), src: Lpn(1), units: 1 }];
     for command in [
-        Command::Write { lpn: Lpn(0), data: &data, fua: false },
+        Command::Write { lpn: Lpn(0), data: &data, fua: false, handle: None },
         Command::WriteZeroes { lpn: Lpn(0), units: 1 },
         Command::Trim { lpn: Lpn(0), units: 1 },
         Command::Share { ranges: &ranges, deferred: false },
@@ -377,7 +379,7 @@ fn a_read_only_image_opens_and_reads() {
     let mut written = vec![0; units as usize];
     for round in 0..400_000_u32 {
         let lpn = round.wrapping_mul(2_654_435_761) % units;
-        match submit(&mut device, Command::Write { lpn: Lpn(lpn), data: &data, fua: true }) {
+        match submit(&mut device, Command::Write { lpn: Lpn(lpn), data: &data, fua: true, handle: None }) {
             Ok(_) => written[lpn as usize] = 1,
             Err(Status::ReadOnly) => break,
             Err(status) => panic!("round {round}: {status}"),
@@ -390,7 +392,7 @@ fn a_read_only_image_opens_and_reads() {
     device.set_faults(Faults { endurance_cycles: Some(4), ..NONE }).unwrap();
     for round in 0.. {
         let lpn = round % units;
-        match submit(&mut device, Command::Write { lpn: Lpn(lpn), data: &data, fua: true }) {
+        match submit(&mut device, Command::Write { lpn: Lpn(lpn), data: &data, fua: true, handle: None }) {
             Ok(_) => written[lpn as usize] = 1,
             Err(Status::ReadOnly) => break,
             Err(status) => panic!("round {round} after the drive was opened again: {status}"),

@@ -38,7 +38,8 @@ impl Host {
     }
 
     fn write(&mut self, lpn: u32, stamp: u8) {
-        self.submit(Command::Write { lpn: Lpn(lpn), data: &[stamp; UNIT_BYTES], fua: false }).unwrap();
+        self.submit(Command::Write { lpn: Lpn(lpn), data: &[stamp; UNIT_BYTES], fua: false, handle: None })
+            .unwrap();
     }
 
     fn fs_write(&mut self, lpn: u32, file: u32, offset: u32, stamps: &[u8]) -> Result<(), Status> {

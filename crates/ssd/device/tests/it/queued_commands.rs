@@ -25,7 +25,7 @@ fn give(device: &mut Device, command: Command<'_>, at_ns: Nanoseconds) -> Nanose
 }
 
 fn write(device: &mut Device, number: u32, at_ns: Nanoseconds) -> Nanoseconds {
-    give(device, Command::Write { lpn: Lpn(number), data: &unit(number), fua: false }, at_ns)
+    give(device, Command::Write { lpn: Lpn(number), data: &unit(number), fua: false, handle: None }, at_ns)
 }
 
 fn create(device: &mut Device) -> NamespaceId {

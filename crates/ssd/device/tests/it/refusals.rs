@@ -27,7 +27,7 @@ fn full(cache: CacheMode) -> (Host, u32) {
         host.put(namespace, number, 3000).unwrap();
     }
     for lpn in 0.. {
-        match host.submit(Command::Write { lpn: Lpn(lpn), data: &[1; UNIT_BYTES], fua: true }) {
+        match host.submit(Command::Write { lpn: Lpn(lpn), data: &[1; UNIT_BYTES], fua: true, handle: None }) {
             Ok(_) => {}
             Err(Status::CapacityExceeded) => return (host, lpn),
             Err(other) => panic!("unit {lpn}: {other}"),
@@ -100,7 +100,7 @@ fn a_refused_write_of_many_units_has_written_none() {
         host.trim(end - 3);
         host.flush();
         let fua = cache == CacheMode::Off;
-        let command = Command::Write { lpn: Lpn(end - 8), data: &[2; 40 * UNIT_BYTES], fua };
+        let command = Command::Write { lpn: Lpn(end - 8), data: &[2; 40 * UNIT_BYTES], fua, handle: None };
         assert_eq!(host.submit(command), Err(Status::CapacityExceeded));
         let expected = |lpn| u8::from(lpn < end && lpn != end - 3);
         for lpn in end - 8..end + 32 {
@@ -127,7 +127,8 @@ fn a_write_refused_between_its_steps_has_written_its_first_units() {
             let fault = StepFault { step: FailingStep::Reservation, after, lasts: true };
             host.device.fail_step(Some(fault)).unwrap();
             let data = [2; 10 * UNIT_BYTES];
-            let answer = host.submit(Command::Write { lpn: Lpn(units.start), data: &data, fua });
+            let answer =
+                host.submit(Command::Write { lpn: Lpn(units.start), data: &data, fua, handle: None });
             host.device.fail_step(None).unwrap();
             let found: Vec<u8> = units.clone().map(|lpn| host.read(lpn)).collect();
             let written = found.iter().take_while(|found| **found == 2).count();

@@ -198,7 +198,7 @@ fn power_may_be_lost_at_any_operation_while_space_goes_back() {
             } else {
                 let (lpn, byte) = (random.random_range(0..UNITS), step as u8);
                 let data = [byte; UNIT_BYTES];
-                let write = Command::Write { lpn: Lpn(lpn), data: &data, fua: false };
+                let write = Command::Write { lpn: Lpn(lpn), data: &data, fua: false, handle: None };
                 unknown = Some((lpn, byte));
                 host.submit(write).map(|_| {
                     stored[lpn as usize] = byte;

@@ -36,7 +36,9 @@ fn a_unit_of_a_committed_transaction_stays_trimmed() {
 #[test]
 fn a_shared_unit_stays_trimmed() {
     let mut device = device();
-    device.submit(Command::Write { lpn: Lpn(1), data: &[7; UNIT_BYTES], fua: false }, 0).unwrap();
+    device
+        .submit(Command::Write { lpn: Lpn(1), data: &[7; UNIT_BYTES], fua: false, handle: None }, 0)
+        .unwrap();
     let ranges = [ShareRange { dst: FAR, src: Lpn(1), units: 1 }];
     device.submit(Command::Share { ranges: &ranges, deferred: false }, 0).unwrap();
     assert_eq!(trimmed_and_flushed(device), [0; UNIT_BYTES]);
@@ -45,6 +47,6 @@ fn a_shared_unit_stays_trimmed() {
 #[test]
 fn a_written_unit_stays_trimmed() {
     let mut device = device();
-    device.submit(Command::Write { lpn: FAR, data: &[7; UNIT_BYTES], fua: true }, 0).unwrap();
+    device.submit(Command::Write { lpn: FAR, data: &[7; UNIT_BYTES], fua: true, handle: None }, 0).unwrap();
     assert_eq!(trimmed_and_flushed(device), [0; UNIT_BYTES]);
 }

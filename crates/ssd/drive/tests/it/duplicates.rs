@@ -28,7 +28,7 @@ fn ask(drive: &Drive, request: Request) -> Result<Reply, Status> {
 }
 
 fn write(drive: &Drive, lpn: u32, data: Vec<u8>) {
-    ask(drive, Request::Write { lpn: Lpn(lpn), data, fua: false }).unwrap();
+    ask(drive, Request::Write { lpn: Lpn(lpn), data, fua: false, handle: None }).unwrap();
 }
 
 fn read(drive: &Drive, lpn: u32, units: u32) -> Vec<u8> {
@@ -68,7 +68,7 @@ fn a_block_that_is_written_twice_is_programmed_once() {
         }
         for block in blocks.clone().step_by(2) {
             let (lpn, data) = (Lpn(1000 + block as u32), unit(block));
-            client.submit_or_share(Command::Write { lpn, data: &data, fua: false }).unwrap();
+            client.submit_or_share(Command::Write { lpn, data: &data, fua: false, handle: None }).unwrap();
         }
         flush(&drive);
         assert_eq!(units_written(&drive), before, "no home was written");
@@ -143,7 +143,9 @@ fn a_write_is_not_shared_with_a_part_of_itself() {
 fn a_source_that_changed_in_any_way_is_no_source() {
     let lpn = Lpn(10);
     let changes: [fn(&Drive, Lpn); 9] = [
-        |drive, lpn| drop(ask(drive, Request::Write { lpn, data: unit(1), fua: true }).unwrap()),
+        |drive, lpn| {
+            drop(ask(drive, Request::Write { lpn, data: unit(1), fua: true, handle: None }).unwrap())
+        },
         |drive, lpn| drop(ask(drive, Request::WriteAtomic { writes: vec![(lpn, unit(2))] }).unwrap()),
         |drive, lpn| drop(ask(drive, Request::WriteZeroes { lpn, units: 1 }).unwrap()),
         |drive, lpn| drop(ask(drive, Request::Trim { lpn, units: 1 }).unwrap()),
@@ -246,7 +248,8 @@ fn a_forced_write_that_is_shared_is_durable_when_it_returns() {
                 flush(&drive);
             }
             let data = [unit(2), unit(3), unit(1)].concat();
-            ask(&drive, Request::Write { lpn: Lpn(20), data: data.clone(), fua: true }).unwrap();
+            ask(&drive, Request::Write { lpn: Lpn(20), data: data.clone(), fua: true, handle: None })
+                .unwrap();
             assert_eq!(drive.lock().duplicates().remapped, 2);
             cut_power(&drive);
             assert!(read(&drive, 20, 3) == data, "{}, source flushed: {is_flushed}", profile.name);
@@ -314,7 +317,8 @@ fn a_long_write_takes_several_shares() {
 fn what_is_no_write_of_the_drive_is_refused_as_without_duplicates() {
     let drive = drive();
     let capacity = drive.lock().limits().capacity_units as u32;
-    let refused = |lpn, data: Vec<u8>| ask(&drive, Request::Write { lpn: Lpn(lpn), data, fua: true });
+    let refused =
+        |lpn, data: Vec<u8>| ask(&drive, Request::Write { lpn: Lpn(lpn), data, fua: true, handle: None });
     assert!(matches!(refused(0, Vec::new()), Err(Status::DataLength { .. })));
     assert!(matches!(refused(0, vec![0; 4095]), Err(Status::DataLength { .. })));
     assert!(matches!(refused(capacity - 1, vec![0; 8192]), Err(Status::OutOfRange { .. })));

@@ -143,7 +143,7 @@ impl Host {
         let data = contents.iter().flat_map(|&content| bytes_of(content)).collect();
         let writes: Vec<_> = (lpn..).zip(contents).collect();
         let is_durable = fua || self.drive.lock().is_write_through();
-        self.give(Request::Write { lpn: Lpn(lpn), data, fua }, &writes, is_durable, None);
+        self.give(Request::Write { lpn: Lpn(lpn), data, fua, handle: None }, &writes, is_durable, None);
     }
 
     fn write_atomic(&mut self) {

@@ -55,7 +55,7 @@ fn time_of(clients: u32) -> u64 {
     let drive = drive();
     let queue = virtual_queue(&drive);
     for lpn in 0..clients {
-        let write = Request::Write { lpn: Lpn(lpn), data: unit(lpn as u8), fua: true };
+        let write = Request::Write { lpn: Lpn(lpn), data: unit(lpn as u8), fua: true, handle: None };
         ask(&queue, write).unwrap();
     }
     ask(&queue, Request::Flush).unwrap();
@@ -80,7 +80,7 @@ fn a_client_whose_time_is_behind_is_served_after_what_was_issued() {
     let drive = drive();
     let (mut ahead, mut behind) = (drive.client(), drive.client());
     ahead.wait_until(5_000_000_000);
-    ahead.submit(Command::Write { lpn: Lpn(1), data: &unit(1), fua: false }).unwrap();
+    ahead.submit(Command::Write { lpn: Lpn(1), data: &unit(1), fua: false, handle: None }).unwrap();
     let issued_ns = drive.lock().issued_ns();
     let completion = behind.submit(Command::Flush).unwrap();
     assert!(completion.done_ns > issued_ns);
@@ -98,7 +98,7 @@ fn a_loss_of_power_is_told_to_everybody_once_and_answers_that_wait_say_so() {
     let mut client = drive.client();
     let at_ns = client.now_ns();
     let (sender, answers) = mpsc::channel();
-    let write = Request::Write { lpn: Lpn(3), data: unit(3), fua: true };
+    let write = Request::Write { lpn: Lpn(3), data: unit(3), fua: true, handle: None };
     queue.submit(write, at_ns, move |ended, _| sender.send(ended).unwrap());
     drive.lock().cut_power(at_ns + 10);
     queue.run();
@@ -126,7 +126,7 @@ fn in_real_time_threads_get_their_answers_when_they_are_due() {
             let queue = queue.clone();
             scope.spawn(move || {
                 let (sender, receiver) = mpsc::channel();
-                let write = Request::Write { lpn: Lpn(lpn), data: unit(lpn as u8), fua: true };
+                let write = Request::Write { lpn: Lpn(lpn), data: unit(lpn as u8), fua: true, handle: None };
                 queue.submit(write, 0, move |ended, _| sender.send(ended).unwrap());
                 receiver.recv().unwrap().unwrap();
                 assert!(start.elapsed().as_millis() >= 20);
@@ -151,11 +151,13 @@ fn in_real_time_power_never_goes_before_an_answer_that_was_given() {
     let queue = real_queue(&drive);
     let looked_ns = drive.lock().time_ns();
     let (sender, receiver) = mpsc::channel();
-    let write = Request::Write { lpn: Lpn(3), data: unit(3), fua: true };
+    let write = Request::Write { lpn: Lpn(3), data: unit(3), fua: true, handle: None };
     queue.submit(write, 0, move |ended, _| sender.send(ended).unwrap());
     receiver.recv().unwrap().unwrap();
     drive.lock().cut_after(Some(1));
-    let late = drive.lock().issue(Command::Write { lpn: Lpn(4), data: &unit(4), fua: true }, looked_ns);
+    let late = drive
+        .lock()
+        .issue(Command::Write { lpn: Lpn(4), data: &unit(4), fua: true, handle: None }, looked_ns);
     assert_eq!(late, Err(Status::PowerLost));
     let queue = {
         drive.lock().power_on(&mut PowerLoss::all(Outcome::NotStarted)).unwrap();
@@ -172,7 +174,7 @@ fn in_real_time_no_answer_is_given_while_a_command_is_executed() {
     let drive = Drive::new(Device::in_memory(&profile()).unwrap());
     let queue = real_queue(&drive);
     let (sender, receiver) = mpsc::channel();
-    let write = Request::Write { lpn: Lpn(3), data: unit(3), fua: true };
+    let write = Request::Write { lpn: Lpn(3), data: unit(3), fua: true, handle: None };
     let (others, issued_ns) = {
         let issued_ns = drive.lock().issued_ns();
         let sender = sender.clone();
@@ -199,7 +201,7 @@ fn requests_do_what_commands_do() {
         let queue = virtual_queue(&Drive::new(device));
         let ask = |request| ask(&queue, request);
         let (lpn, two) = (Lpn(7), [unit(1), unit(2)].concat());
-        ask(Request::Write { lpn, data: two.clone(), fua: false }).unwrap();
+        ask(Request::Write { lpn, data: two.clone(), fua: false, handle: None }).unwrap();
         assert_eq!(ask(Request::Read { lpn, data: Units(2) }).unwrap().into_data(), two);
         ask(Request::Flush).unwrap();
         assert_eq!(ask(Request::Read { lpn, data: Units(2) }).unwrap().into_data(), two);
@@ -233,9 +235,9 @@ fn requests_do_what_commands_do() {
         let units = queue.drive().lock().limits().capacity_units as u32;
         let beyond = ask(Request::Read { lpn: Lpn(5), data: Units(u32::MAX) });
         assert!(matches!(beyond, Err(Status::OutOfRange { .. })), "{beyond:?}");
-        let beyond = ask(Request::Write { lpn: Lpn(units), data: unit(1), fua: false });
+        let beyond = ask(Request::Write { lpn: Lpn(units), data: unit(1), fua: false, handle: None });
         assert!(matches!(beyond, Err(Status::OutOfRange { .. })), "{beyond:?}");
-        let odd = ask(Request::Write { lpn, data: vec![1; 5], fua: false });
+        let odd = ask(Request::Write { lpn, data: vec![1; 5], fua: false, handle: None });
         assert!(matches!(odd, Err(Status::DataLength { .. })), "{odd:?}");
     }
 }
@@ -260,7 +262,7 @@ fn bytes_that_move_outside_the_lock_are_right() {
                     let lpn = Lpn(4 * index as u32 + thread);
                     if rng.random_ratio(1, 2) {
                         held[index] = rng.random();
-                        let write = Request::Write { lpn, data: unit(held[index]), fua: false };
+                        let write = Request::Write { lpn, data: unit(held[index]), fua: false, handle: None };
                         queue.drive().perform(write, 0).unwrap();
                     } else {
                         let read = queue.drive().perform(Request::Read { lpn, data: Units(1) }, 0).unwrap();
@@ -283,7 +285,7 @@ fn what_was_told_at_once_is_not_undone_by_another_clients_power_cut() {
         let [first, second] = [0, 1].map(queue);
         let write = |queue: &Queue, lpn| {
             let (sender, receiver) = mpsc::channel();
-            let write = Request::Write { lpn: Lpn(lpn), data: unit(7), fua: true };
+            let write = Request::Write { lpn: Lpn(lpn), data: unit(7), fua: true, handle: None };
             queue.submit(write, 0, move |ended, _| sender.send(ended).unwrap());
             receiver.recv().unwrap()
         };

@@ -191,7 +191,8 @@ impl Parts {
 
     /// The host wrote units with a handle.
     #[inline]
-    pub fn count_placed(&mut self, handle: Handle, units: u64) {
+    pub fn count_written(&mut self, handle: Handle, units: u64) {
+        self.counters.host_units_written += units;
         if let Some(placement) = &mut self.placement {
             placement.host_wrote(handle, units);
         }

@@ -80,7 +80,7 @@ impl Run {
         let (lpn, new) = (Lpn(range.start), self.perhaps_repeated(range, rng));
         let data = data_of(&new);
         let what = self.plain(new, fua);
-        self.submit(client, kind, what, Request::Write { lpn, data, fua })
+        self.submit(client, kind, what, Request::Write { lpn, data, fua, handle: None })
     }
 
     /// A plain write is about to be submitted.
@@ -169,7 +169,7 @@ impl Run {
         let (lpn, fua) = (Lpn(units.start), rng.random_ratio(1, 3));
         let new = self.perhaps_repeated(units, rng);
         let (data, what) = (data_of(&new), self.plain(new, fua));
-        self.submit(client, Kind::Bulk, what, Request::Write { lpn, data, fua })
+        self.submit(client, Kind::Bulk, what, Request::Write { lpn, data, fua, handle: None })
     }
 
     fn unmap(&mut self, client: usize, kind: Kind, rng: &mut Generator) -> Result<(), Stop> {

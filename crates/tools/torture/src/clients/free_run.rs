@@ -106,11 +106,11 @@ impl Thread<'_> {
         let data = || new.values().flat_map(|stamp| unit_of(*stamp)).collect();
         match rng.random_range(0..20) {
             0..7 => {
-                let request = Request::Write { lpn, data: data(), fua: false };
+                let request = Request::Write { lpn, data: data(), fua: false, handle: None };
                 (request, What::Write { new, step: false, durable: self.durable_writes })
             }
             7..9 => {
-                let request = Request::Write { lpn, data: data(), fua: true };
+                let request = Request::Write { lpn, data: data(), fua: true, handle: None };
                 (request, What::Write { new, step: false, durable: true })
             }
             9..12 => {
@@ -130,7 +130,7 @@ impl Thread<'_> {
                 let stamp = self.stamp();
                 self.own.insert(lpn, stamp);
                 let what = What::Write { new: BTreeMap::from([(lpn, stamp)]), step: false, durable: true };
-                (Request::Write { lpn, data: unit_of(stamp), fua: true }, what)
+                (Request::Write { lpn, data: unit_of(stamp), fua: true, handle: None }, what)
             }
             _ => (
                 Request::Read { lpn, data: Units(count) },

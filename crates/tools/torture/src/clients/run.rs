@@ -357,7 +357,7 @@ fn name_of(kind: Kind) -> &'static str {
 fn fill(host: &mut Host, cold: Range<u32>) -> Result<(), Stop> {
     for lpn in cold {
         let data = unit_of(cold_stamp(lpn));
-        let written = host.ask(Command::Write { lpn: Lpn(lpn), data: &data, fua: false })?;
+        let written = host.ask(Command::Write { lpn: Lpn(lpn), data: &data, fua: false, handle: None })?;
         host.now_ns = host.now_ns.max(written.done_ns);
     }
     let flushed = host.ask(Command::Flush)?;

@@ -87,8 +87,8 @@ impl Run {
         let order = self.issue_write(&new);
         let lpn = Lpn(range.start);
         let answer = self.host.submit(match &mut fills {
-            Some(fills) => Command::WriteFilled { lpn, data: &data, fills },
-            None => Command::Write { lpn, data: &data, fua },
+            Some(fills) => Command::WriteFilled { lpn, data: &data, fills, handle: None },
+            None => Command::Write { lpn, data: &data, fua, handle: None },
         });
         self.answered(order, &new, answer, fua || self.durable_writes).map(drop)
     }
@@ -142,7 +142,8 @@ impl Run {
         let new = self.stamped(range.clone().map(Lpn));
         let data: Vec<u8> = new.values().flat_map(|stamp| unit_of(*stamp)).collect();
         let (order, fua) = (self.issue_write(&new), rng.random_ratio(1, 3));
-        let answer = self.host.submit(Command::Write { lpn: Lpn(range.start), data: &data, fua });
+        let answer =
+            self.host.submit(Command::Write { lpn: Lpn(range.start), data: &data, fua, handle: None });
         self.answered(order, &new, answer, fua || self.durable_writes).map(drop)
     }
 

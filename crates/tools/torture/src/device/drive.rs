@@ -263,6 +263,7 @@ impl DriveKind {
             nvm: self.nvm(seed),
             firmware: FirmwareProfile::default(),
             spu: SpuProfile::default(),
+            fdp: None,
             power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },
             limits: LimitsProfile {
                 atomic_units: ATOMIC_UNITS,

@@ -432,8 +432,9 @@ mod tests {
         let image = host.image.as_ref().unwrap();
         image.host.faults.fail(HostFault { after: 0, failure: HostFailure::NoSpace, lasts: true });
         let data = [1; UNIT_BYTES];
-        let failed =
-            host.submit_and_wait(Command::Write { lpn: Lpn(5), data: &data, fua: true }).unwrap_err();
+        let failed = host
+            .submit_and_wait(Command::Write { lpn: Lpn(5), data: &data, fua: true, handle: None })
+            .unwrap_err();
         assert!(matches!(failed, Status::Host(_)), "{failed}");
         assert!(matches!(Stop::from(failed), Stop::Broken(Broken { by_machine: true, .. })));
         assert!(!host.is_killed());

@@ -102,7 +102,7 @@ impl LogHost {
 
     fn write_header(&mut self, host: &mut Host) -> Result<(), Stop> {
         let (lpn, data) = (self.header_lpn(), unit_of(self.header));
-        host.submit_and_wait(Command::Write { lpn, data: &data, fua: false })?;
+        host.submit_and_wait(Command::Write { lpn, data: &data, fua: false, handle: None })?;
         self.flush(host)
     }
 

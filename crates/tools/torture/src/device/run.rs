@@ -219,7 +219,7 @@ fn begin(case: &Case, cold: Range<u32>, durable_writes: bool) -> Result<(Host, L
 fn fill(host: &mut Host, cold: Range<u32>) -> Result<(), Stop> {
     for lpn in cold {
         let data = unit_of(cold_stamp(lpn));
-        host.submit_and_wait(Command::Write { lpn: Lpn(lpn), data: &data, fua: false })?;
+        host.submit_and_wait(Command::Write { lpn: Lpn(lpn), data: &data, fua: false, handle: None })?;
     }
     host.submit_and_wait(Command::Flush)?;
     Ok(())

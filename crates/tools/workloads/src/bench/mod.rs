@@ -444,7 +444,7 @@ impl Host {
     fn write(&mut self, device: &mut Device, lpn: Lpn, buffer: usize) -> Result<(), WorkloadError> {
         let data = &self.source[buffer * UNIT_BYTES..][..UNIT_BYTES];
         let issue_ns = self.queue.issue_ns();
-        let completion = device.submit(Command::Write { lpn, data, fua: false }, issue_ns)?;
+        let completion = device.submit(Command::Write { lpn, data, fua: false, handle: None }, issue_ns)?;
         self.queue.completes(completion.done_ns);
         Ok(())
     }

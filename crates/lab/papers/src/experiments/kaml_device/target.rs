@@ -207,7 +207,7 @@ impl Target {
         for unit in others.map(|other| &mut other.unit).chain([&mut change.unit]) {
             unit[change.offset..change.offset + self.value.len()].copy_from_slice(&self.value);
         }
-        let command = Command::Write { lpn: change.lpn, data: &change.unit, fua: false };
+        let command = Command::Write { lpn: change.lpn, data: &change.unit, fua: false, handle: None };
         Ok(Turn::Done(self.drive.lock().submit(command, at_ns)?.done_ns))
     }
 
@@ -218,7 +218,9 @@ impl Target {
         let data = vec![1; UNIT_BYTES];
         for _ in 0..units {
             let lpn = Lpn(self.random.random_range(0..others));
-            self.drive.lock().issue(Command::Write { lpn, data: &data, fua: false }, When::AfterAll)?;
+            self.drive
+                .lock()
+                .issue(Command::Write { lpn, data: &data, fua: false, handle: None }, When::AfterAll)?;
         }
         Ok(())
     }

@@ -87,6 +87,7 @@ fn profile() -> Profile {
         nvm: None,
         firmware: FirmwareProfile::default(),
         spu: SpuProfile::default(),
+        fdp: None,
         power: PowerProfile { plp: Plp::None, dump_bytes: 0 },
         limits: LimitsProfile {
             atomic_units: 16,
@@ -125,7 +126,7 @@ impl Worker {
 
     fn write(&mut self, lpn: u32) {
         let (stamp, data) = self.unit();
-        self.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: false });
+        self.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua: false, handle: None });
         self.stamps[lpn as usize] = stamp;
     }
 

@@ -105,7 +105,7 @@ impl Subject {
         let data = unit_of(COLD);
         for round in 0..3 {
             for lpn in cold.clone().filter(|lpn| round == 0 || (lpn * 7 + round) % 3 == 0) {
-                let write = Command::Write { lpn: Lpn(lpn), data: &data, fua: false };
+                let write = Command::Write { lpn: Lpn(lpn), data: &data, fua: false, handle: None };
                 self.now_ns = self.device.submit(write, self.now_ns).unwrap().done_ns;
             }
         }
@@ -206,7 +206,7 @@ impl Subject {
         match op {
             Op::Write { lpn, units, stamp, fua } => {
                 let data = unit_of(*stamp).repeat(*units as usize);
-                device.submit(Command::Write { lpn: Lpn(*lpn), data: &data, fua: *fua }, at_ns)
+                device.submit(Command::Write { lpn: Lpn(*lpn), data: &data, fua: *fua, handle: None }, at_ns)
             }
             Op::Trim { lpn, units, zeroes: false } => {
                 device.submit(Command::Trim { lpn: Lpn(*lpn), units: *units }, at_ns)

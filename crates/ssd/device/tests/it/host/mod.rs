@@ -29,11 +29,13 @@ impl Host {
     }
 
     pub fn write(&mut self, lpn: u32, byte: u8) {
-        self.submit(Command::Write { lpn: Lpn(lpn), data: &[byte; UNIT_BYTES], fua: false }).unwrap();
+        self.submit(Command::Write { lpn: Lpn(lpn), data: &[byte; UNIT_BYTES], fua: false, handle: None })
+            .unwrap();
     }
 
     pub fn write_through(&mut self, lpn: u32, byte: u8) {
-        self.submit(Command::Write { lpn: Lpn(lpn), data: &[byte; UNIT_BYTES], fua: true }).unwrap();
+        self.submit(Command::Write { lpn: Lpn(lpn), data: &[byte; UNIT_BYTES], fua: true, handle: None })
+            .unwrap();
     }
 
     pub fn trim(&mut self, lpn: u32) {

@@ -135,7 +135,7 @@ impl MediaHost {
         self.stamp += 1;
         let (stamp, fua) = (self.stamp, self.draw(4) == 0);
         let data = MediaHost::data_of(stamp, lpn);
-        let ended = self.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua });
+        let ended = self.submit(Command::Write { lpn: Lpn(lpn), data: &data, fua, handle: None });
         let durable = fua || self.is_protected();
         self.changed(&[(lpn, stamp)], ended, durable);
     }
