@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use tantalum_torture::device::{
-    Cuts, DriveChoice, Flash, Medium, Settings, Weights, of_device_crash, torture,
+    Cuts, DriveChoice, Flash, Handles, Medium, Settings, Weights, of_device_crash, torture,
 };
 
 use crate::crash_drive::{CutCount, DriveOptions, PlanOptions};
@@ -32,6 +32,11 @@ pub struct CrashDeviceOptions {
     #[arg(long, value_name = "N")]
     pub atomic_write_units: Option<u32>,
 
+    /// How the host places data: not at all, or with reclaim unit handles that are kept apart until garbage is collected, or always
+    /// [default: the seed chooses]
+    #[arg(long, value_enum)]
+    pub handles: Option<HandleKind>,
+
     /// In an image on a host that fails: each call on the file may, once or from then on, with an I/O error or because the
     /// disk is full; half of the drives must then survive the loss of the machine
     #[arg(long, conflicts_with_all = ["medium", "at"])]
@@ -60,6 +65,27 @@ pub enum HostKind {
     Waits,
     /// It submits commands while others are in flight
     Queues,
+}
+
+/// `--handles`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HandleKind {
+    /// The drive has no reclaim unit handles
+    None,
+    /// Copies of all handles lie together
+    Initially,
+    /// Copies lie with copies of the same handle
+    Persistently,
+}
+
+impl From<HandleKind> for Handles {
+    fn from(kind: HandleKind) -> Handles {
+        match kind {
+            HandleKind::None => Handles::None,
+            HandleKind::Initially => Handles::Initially,
+            HandleKind::Persistently => Handles::Persistently,
+        }
+    }
 }
 
 /// Number of seeds if none are given.
@@ -108,5 +134,6 @@ fn drives(options: &CrashDeviceOptions) -> DriveChoice {
         },
         scheduling: drive.scheduling(),
         atomic_write_units: options.atomic_write_units,
+        handles: options.handles.map(Handles::from),
     }
 }

@@ -318,7 +318,7 @@ fn no_change_is_shown_across_a_loss_of_power() {
     let (data, now_ns) = ([7; UNIT_BYTES], device.time_ns());
     // of no file
     let lpn = Lpn(device.limits().capacity_units as u32 - 1);
-    device.submit(DriveCommand::Write { lpn, data: &data, fua: true }, now_ns).unwrap();
+    device.submit(DriveCommand::Write { lpn, data: &data, fua: true, handle: None }, now_ns).unwrap();
     // its process ends without a shutdown, which is a loss of power
     drop(device);
     for more in [&[][..], &["--json"]] {
@@ -442,7 +442,9 @@ fn a_check_looks_at_a_log_structured_file_system_too() {
         let mut device = Device::open(&image).unwrap();
         for lpn in (2..16384).map(Lpn).filter(|lpn| device.is_mapped(*lpn)).collect::<Vec<_>>() {
             let now_ns = device.time_ns();
-            device.submit(DriveCommand::Write { lpn, data: &[1; UNIT_BYTES], fua: true }, now_ns).unwrap();
+            device
+                .submit(DriveCommand::Write { lpn, data: &[1; UNIT_BYTES], fua: true, handle: None }, now_ns)
+                .unwrap();
         }
         shut_down(device);
         let output = tantalum(dir.path(), &["check", "d.tant", "--json"]);

@@ -48,6 +48,18 @@ tantalum_canaries::guards! {
     #[hazard(37)]
     fn CopiesLeaveHandle() -> Handle { Handle::DEFAULT }
 
+    /// The copy of a unit with marks or several owners says nothing of its handle.
+    #[hazard(37)]
+    fn CopyForgetsHandle() -> Handle { Handle::DEFAULT }
+
+    /// After a cut, copies of one handle go on in a block of another.
+    #[hazard(37)]
+    fn PartialTakesAnyHandle() -> bool { true }
+
+    /// The dump puts units of all handles on one page.
+    #[hazard(37)]
+    fn DumpMixesHandles() -> bool { false }
+
     /// A block with marked units, or pages of transactions, counts as one without: their copies keep the marks.
     fn MarkedUnitTakenForPlain() {}
 

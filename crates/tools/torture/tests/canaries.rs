@@ -13,7 +13,7 @@ use tantalum::{Purpose, ReservationUse, take_reservation_uses};
 use tantalum_canaries::{Guard, take_out};
 use tantalum_report::Monitor;
 use tantalum_torture::Violation;
-use tantalum_torture::device::{Cuts, DriveChoice, Flash, Medium, Plan, Settings, torture};
+use tantalum_torture::device::{Cuts, DriveChoice, Flash, Handles, Medium, Plan, Settings, torture};
 
 /// How a guard's absence is looked for.
 struct Canary {
@@ -36,6 +36,7 @@ const ANY: DriveChoice = DriveChoice {
     medium: None,
     scheduling: Some(FlashScheduling::Fifo),
     atomic_write_units: Some(1),
+    handles: Some(Handles::None),
 };
 const UNPROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::None), ..ANY };
 const PROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::Capacitor), ..ANY };
@@ -49,6 +50,8 @@ const FULL: DriveChoice = DriveChoice { full: Some(true), ..ANY };
 const HOSTS_FIRST: DriveChoice = DriveChoice { scheduling: Some(FlashScheduling::ReadFirst), ..UNPROTECTED };
 const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UNPROTECTED };
 const ATOMIC: DriveChoice = DriveChoice { atomic_write_units: Some(4), ..CACHED };
+const APART: DriveChoice = DriveChoice { handles: Some(Handles::Persistently), ..ANY };
+const APART_PROTECTED: DriveChoice = DriveChoice { plp: Some(Plp::Capacitor), ..APART };
 const ATOMIC_PROTECTED: DriveChoice =
     DriveChoice { atomic_write_units: Some(4), medium: Some(Medium::Image), ..PROTECTED };
 
@@ -142,6 +145,11 @@ fn canaries() -> Vec<Canary> {
         canary(&device::GroupSplit, ATOMIC, random(ATOMIC_WRITES), 20),
         canary(&device::PartOfGroupReplaced, ATOMIC, random(ATOMIC_WRITES), 50),
         canary(&ftl::EntersInParts, ATOMIC_PROTECTED, random(ATOMIC_WRITES), 50),
+        canary(&device::HandlesMixed, APART, random(""), 20),
+        canary(&ftl::CopiesLeaveHandle, APART, random(""), 20),
+        canary(&ftl::CopyForgetsHandle, APART, random(""), 20),
+        canary(&ftl::PartialTakesAnyHandle, APART, random(""), 20),
+        canary(&ftl::DumpMixesHandles, APART_PROTECTED, random(""), 20),
         canary(&device::ReplacedNotSettled, PROTECTED, random("write=60,share=20,atomic=20"), 20),
         canary(&ftl::TrimsOfUntouchedChunks, ANY, random(BARE_MAPPINGS), 50),
         canary(&ftl::PutMembersCountAlone, ANY, random(RECORDS), 50),
@@ -277,6 +285,13 @@ fn replayed(line: &str) -> Settings {
             }
             "--medium" => settings.drives.medium = Some(Medium::Image),
             "--atomic-write-units" => settings.drives.atomic_write_units = Some(number() as u32),
+            "--handles" => {
+                settings.drives.handles = Some(match value {
+                    "none" => Handles::None,
+                    "initially" => Handles::Initially,
+                    _ => Handles::Persistently,
+                });
+            }
             "--record-logs" => settings.drives.own_logs = Some(value == "own"),
             "--plp" if value == "none" => settings.drives.plp = Some(Plp::None),
             "--plp" if value == "nvm" => settings.drives.plp = Some(Plp::Nvm),

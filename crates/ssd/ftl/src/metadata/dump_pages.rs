@@ -1,5 +1,6 @@
 //! The pages of a dump: ordinary pages, on blocks kept erased for it. Units of handles that are kept apart have blocks of their own.
 
+use tantalum_canaries::guard;
 use tantalum_nand::{BlockId, Nand, NandError, Nanoseconds, Slot, Source, UNIT_BYTES, UnitSpare};
 
 use super::record::{Record, encode_page, records_per_page, used_bytes};
@@ -25,7 +26,13 @@ pub(crate) struct DumpPages {
 impl DumpPages {
     /// A dump onto these blocks, which are erased or hold the beginning of it.
     pub fn new(blocks: Vec<BlockId>, config: &FtlConfig) -> DumpPages {
-        DumpPages { blocks, place: 0, isolates: config.isolates(), pages: Vec::new(), units: 0 }
+        DumpPages {
+            blocks,
+            place: 0,
+            isolates: guard!(DumpMixesHandles, config.isolates()),
+            pages: Vec::new(),
+            units: 0,
+        }
     }
 
     /// Units dumped so far.

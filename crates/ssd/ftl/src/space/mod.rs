@@ -26,6 +26,7 @@ mod stream;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use tantalum_canaries::guard;
 use tantalum_nand::{BlockId, Geometry, Nand, NandError, Nanoseconds, PageId, PlaneId};
 
 use self::blocks::Blocks;
@@ -627,7 +628,10 @@ impl Space {
     /// The one of them with the most room that takes copies of this stream.
     fn take_partial(&mut self, target: Target, nand: &Nand) -> Option<BlockId> {
         let isolates = self.layout.isolates;
-        let fits = |block: &BlockId| !isolates || handles_in(*block, nand).leaves_room_for(target.handle());
+        let fits = |block: &BlockId| {
+            let leaves_room = || handles_in(*block, nand).leaves_room_for(target.handle());
+            !isolates || guard!(PartialTakesAnyHandle, leaves_room())
+        };
         while let Some(last) = self.partial.iter().rposition(fits) {
             let block = self.partial.remove(last);
             // neither a victim nor a block that is to be retired

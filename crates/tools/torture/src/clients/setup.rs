@@ -7,7 +7,7 @@ use tantalum::{CacheMode, Faults, FlashScheduling, Lpn, Plp, Profile, SpuProfile
 use tantalum_report::InvalidSetting;
 
 use crate::device::drive::{DIRECT, DriveKind};
-use crate::device::{DriveChoice, Flash, Medium};
+use crate::device::{DriveChoice, Flash, Handles, Medium};
 use crate::error::CrashError;
 
 /// How many times as often operations of flash that wears fail as for one client, which issues more between two cuts.
@@ -195,6 +195,7 @@ impl SetupChoice {
             medium: self.medium,
             scheduling: self.scheduling,
             atomic_write_units: Some(1),
+            handles: Some(Handles::None),
         }
     }
 

@@ -7,7 +7,7 @@ mod transactions;
 use std::collections::BTreeMap;
 
 use rand::RngExt;
-use tantalum::{Command, Completion, Lpn, ShareRange, Status};
+use tantalum::{Command, Completion, Handle, Lpn, ShareRange, Status};
 
 use super::answers::New;
 use super::draw::{Generator, distinct, lpn, range};
@@ -53,7 +53,12 @@ impl Run {
             Kind::FsWrite => self.write(&mut rng, true),
             Kind::ClearLists if self.has_lists => self.clear_lists(&mut rng),
             Kind::ClearLists => self.flush(),
+            Kind::UpdateHandle if self.handles > 0 => self.update_handle(&mut rng),
+            Kind::UpdateHandle => self.flush(),
         }?;
+        if self.isolates {
+            self.host.audit();
+        }
         self.host.pause(&mut rng)?;
         self.oracle.forget_before(self.host.now_ns);
         self.lists.forget_before(self.host.now_ns);
@@ -85,10 +90,10 @@ impl Run {
         let data: Vec<u8> = new.values().flat_map(|stamp| unit_of(*stamp)).collect();
         let mut fills = if fua { None } else { self.host.filled(&data, rng)? };
         let order = self.issue_write(&new);
-        let lpn = Lpn(range.start);
+        let (lpn, handle) = (Lpn(range.start), self.handle(rng));
         let answer = self.host.submit(match &mut fills {
-            Some(fills) => Command::WriteFilled { lpn, data: &data, fills, handle: None },
-            None => Command::Write { lpn, data: &data, fua, handle: None },
+            Some(fills) => Command::WriteFilled { lpn, data: &data, fills, handle },
+            None => Command::Write { lpn, data: &data, fua, handle },
         });
         self.answered(order, &new, answer, fua || self.durable_writes).map(drop)
     }
@@ -113,6 +118,31 @@ impl Run {
             }
             _ => self.oracle.issue_loose(new),
         }
+    }
+
+    /// The handle of a write; none on a drive without handles, and for some writes.
+    fn handle(&self, rng: &mut Generator) -> Option<Handle> {
+        let drawn = (self.handles > 0).then(|| rng.random_range(0..=self.handles))?;
+        (drawn < self.handles).then_some(Handle(drawn as u8))
+    }
+
+    /// A handle begins its next reclaim unit, which is then empty.
+    fn update_handle(&mut self, rng: &mut Generator) -> Result<(), Stop> {
+        let handle = Handle(rng.random_range(0..self.handles) as u8);
+        match self.host.update_handle(handle) {
+            Ok(_) => {}
+            Err(status) => return self.may_refuse(&status, false),
+        }
+        self.tally.reached.reclaim_units_updated += 1;
+        let (whole, state) =
+            (self.host.device.reclaim_unit_units(), self.host.device.handles()[handle.index()]);
+        if self.flash == Flash::Sound && state.writable_units != whole {
+            let left = state.writable_units;
+            let detail =
+                format!("{left} of {whole} units fit in a reclaim unit of handle {handle} that begins");
+            return Err(Stop::broken("running drive", detail));
+        }
+        Ok(())
     }
 
     fn write_with_metadata(&mut self, rng: &mut Generator, fua: bool) -> Result<(), Stop> {
@@ -142,8 +172,8 @@ impl Run {
         let new = self.stamped(range.clone().map(Lpn));
         let data: Vec<u8> = new.values().flat_map(|stamp| unit_of(*stamp)).collect();
         let (order, fua) = (self.issue_write(&new), rng.random_ratio(1, 3));
-        let answer =
-            self.host.submit(Command::Write { lpn: Lpn(range.start), data: &data, fua, handle: None });
+        let handle = self.handle(rng);
+        let answer = self.host.submit(Command::Write { lpn: Lpn(range.start), data: &data, fua, handle });
         self.answered(order, &new, answer, fua || self.durable_writes).map(drop)
     }
 

@@ -8,8 +8,9 @@ use std::fmt;
 use std::ops::Range;
 
 use tantalum::{
-    CacheMode, CacheProfile, Faults, FirmwareProfile, FlashProfile, FlashScheduling, FtlProfile,
-    LimitsProfile, LinkProfile, NvmProfile, Plp, PowerProfile, Profile, SpuProfile, UNIT_BYTES, VictimPolicy,
+    CacheMode, CacheProfile, Faults, FdpProfile, FirmwareProfile, FlashProfile, FlashScheduling, FtlProfile,
+    Isolation, LimitsProfile, LinkProfile, NvmProfile, Plp, PowerProfile, Profile, SpuProfile, UNIT_BYTES,
+    VictimPolicy,
 };
 use tantalum_report::InvalidSetting;
 
@@ -46,6 +47,9 @@ const ATOMIC_UNITS: u32 = 16;
 /// Units of the largest write that is all or nothing, by seed: none besides the unit itself, fewer than a page, as many, or more.
 const ATOMIC_WRITE_UNITS: [u32; 7] = [1, 4, 2, 1, 3, 8, 5];
 
+/// Reclaim unit handles, of drives that have some.
+const HANDLES: u32 = 4;
+
 /// Units that a capacitor can save.
 const DUMP_UNITS: u32 = 72;
 const PAGE_BYTES: [u32; 3] = [4096, 8192, 16384];
@@ -78,6 +82,17 @@ pub enum Medium {
     FailingHost,
 }
 
+/// How the host places data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Handles {
+    /// It does not: the drive has no reclaim unit handles.
+    None,
+    /// With handles that are kept apart until garbage is collected.
+    Initially,
+    /// With handles that are always kept apart.
+    Persistently,
+}
+
 /// A kind of drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DriveKind {
@@ -103,6 +118,8 @@ pub struct DriveKind {
     pub scheduling: FlashScheduling,
     /// Units of the largest write that is all or nothing.
     pub atomic_write_units: u32,
+    /// How the host places data.
+    pub handles: Handles,
 }
 
 impl fmt::Display for DriveKind {
@@ -115,7 +132,7 @@ impl fmt::Display for DriveKind {
         write!(f, " --record-logs {logs} --indexes {indexes} --host {host}")?;
         write!(f, " --room {} --flash {}", self.room_name(), self.flash_name())?;
         write!(f, " --scheduling {}", self.scheduling_name())?;
-        write!(f, " --atomic-write-units {}", self.atomic_write_units)?;
+        write!(f, " --atomic-write-units {} --handles {}", self.atomic_write_units, self.handles_name())?;
         match self.medium {
             Medium::Memory => Ok(()),
             Medium::Image => f.write_str(" --medium image"),
@@ -166,6 +183,25 @@ impl DriveKind {
         }
     }
 
+    /// The handles, as the command line calls them.
+    pub fn handles_name(&self) -> &'static str {
+        match self.handles {
+            Handles::None => "none",
+            Handles::Initially => "initially",
+            Handles::Persistently => "persistently",
+        }
+    }
+
+    /// What its profile says of handles.
+    pub(crate) fn fdp(&self) -> Option<FdpProfile> {
+        let with = |isolation| Some(FdpProfile { handles: HANDLES, isolation });
+        match self.handles {
+            Handles::None => None,
+            Handles::Initially => with(Isolation::Initially),
+            Handles::Persistently => with(Isolation::Persistently),
+        }
+    }
+
     /// Units that no command uses, with values that never change: garbage collection moves them along.
     pub(crate) fn cold(&self) -> Range<u32> {
         0..self.bulk().start - RECORD_UNITS - INDEX_BLOCKS * self.units_per_block()
@@ -198,7 +234,14 @@ impl DriveKind {
         };
         let log_blocks = if self.own_logs { LOG_BLOCKS } else { 0 };
         let fault_blocks = if self.flash == Flash::Sound { 0 } else { FAULT_BLOCKS };
-        let blocks = 20 + dump_blocks + log_blocks + fault_blocks;
+        let handle_blocks = match self.handles {
+            Handles::None => 0,
+            Handles::Initially => HANDLES - 1,
+            // the dump has blocks of its own for each
+            Handles::Persistently if self.plp == Plp::Capacitor => 6 * (HANDLES - 1),
+            Handles::Persistently => 5 * (HANDLES - 1),
+        };
+        let blocks = 20 + dump_blocks + log_blocks + fault_blocks + handle_blocks;
         f64::from(blocks * units_per_block) / f64::from(UNITS) * 100.0
     }
 
@@ -263,7 +306,7 @@ impl DriveKind {
             nvm: self.nvm(seed),
             firmware: FirmwareProfile::default(),
             spu: SpuProfile::default(),
-            fdp: None,
+            fdp: self.fdp(),
             power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },
             limits: LimitsProfile {
                 atomic_units: ATOMIC_UNITS,
@@ -302,6 +345,8 @@ pub struct DriveChoice {
     pub scheduling: Option<FlashScheduling>,
     /// Units of the largest write that is all or nothing; `None` for the seed's choice. At most what the drive's cache allows.
     pub atomic_write_units: Option<u32>,
+    /// How the host places data; `None` for the seed's choice.
+    pub handles: Option<Handles>,
 }
 
 impl DriveChoice {
@@ -364,6 +409,11 @@ impl DriveChoice {
         let schedulings = [FlashScheduling::Fifo, FlashScheduling::ReadFirst, FlashScheduling::Suspend];
         let scheduling = self.scheduling.unwrap_or(schedulings[(seed / 2 % 3) as usize]);
         let atomic_write_units = self.atomic_write_units.unwrap_or(ATOMIC_WRITE_UNITS[(seed % 7) as usize]);
+        let handles = self.handles.unwrap_or(match seed % 8 {
+            3 => Handles::Initially,
+            1 | 6 => Handles::Persistently,
+            _ => Handles::None,
+        });
         let kind = |(plp, cache)| DriveKind {
             page_bytes,
             cache,
@@ -376,6 +426,7 @@ impl DriveChoice {
             medium,
             scheduling,
             atomic_write_units,
+            handles,
         };
         let bounded = |kind: DriveKind| DriveKind {
             atomic_write_units: atomic_write_units.min(kind.most_atomic_write_units()),
@@ -406,6 +457,7 @@ mod tests {
                         medium: None,
                         scheduling: Some(FlashScheduling::Suspend),
                         atomic_write_units: Some(ATOMIC_UNITS),
+                        handles: Some(Handles::Persistently),
                     };
                     assert_eq!(
                         choice.validate().is_ok(),

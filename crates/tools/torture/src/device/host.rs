@@ -9,8 +9,8 @@
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
-    Command, Completion, Device, DeviceError, Fills, HostError, Lpn, METADATA_BYTES, Metadata, PowerLoss,
-    Profile, RecoveryReport, Status, UNIT_BYTES,
+    Command, Completion, Device, DeviceError, Fills, Handle, HostError, Lpn, METADATA_BYTES, Metadata,
+    PowerLoss, Profile, RecoveryReport, Status, UNIT_BYTES,
 };
 
 use super::drive::{DriveKind, Medium};
@@ -164,6 +164,16 @@ impl Host {
             self.under_way.push(completion.done_ns);
         }
         Ok(completion)
+    }
+
+    /// A handle begins its next reclaim unit.
+    pub fn update_handle(&mut self, handle: Handle) -> Result<Completion, Status> {
+        if self.is_killed() {
+            return Err(Status::PowerLost);
+        }
+        let answer = self.device.update_handle(handle, self.now_ns);
+        let answer = self.synced(answer);
+        if self.is_killed() { Err(Status::PowerLost) } else { answer }
     }
 
     /// Makes what a command changed survive the loss of the machine, if the image can. Notes whether the host failed, if it is to.
@@ -408,7 +418,7 @@ impl Host {
 mod tests {
     use tantalum::{CacheMode, FlashScheduling, HostFailure, HostFault, Plp};
 
-    use super::super::drive::Flash;
+    use super::super::drive::{Flash, Handles};
     use super::*;
     use crate::device::stop::Broken;
 
@@ -427,6 +437,7 @@ mod tests {
             medium: Medium::Image,
             scheduling: FlashScheduling::Fifo,
             atomic_write_units: 1,
+            handles: Handles::None,
         };
         let mut host = Host::new(&drive, 0).unwrap_or_else(|_| panic!("there is room for an image"));
         let image = host.image.as_ref().unwrap();

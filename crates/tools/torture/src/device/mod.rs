@@ -46,7 +46,7 @@ pub use crate::cases::Cuts;
 pub use crate::weights::WeightsError;
 pub use case::Plan;
 pub use cut_point::{CutPoint, CutPointError};
-pub use drive::{DriveChoice, DriveKind, Flash, Medium};
+pub use drive::{DriveChoice, DriveKind, Flash, Handles, Medium};
 pub use skip::{Skip, SkipError};
 pub use summary::of_device_crash;
 pub use tally::Reached;

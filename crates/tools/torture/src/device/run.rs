@@ -9,7 +9,7 @@ use tantalum::{
 
 use super::batches::Batches;
 use super::case::Case;
-use super::drive::{Flash, LOG, Medium};
+use super::drive::{Flash, Handles, LOG, Medium};
 use super::history::Stamp;
 use super::host::{Host, unit_of};
 use super::lists::ListHost;
@@ -58,6 +58,10 @@ pub(super) struct Run {
     pub faults: Faults,
     /// Units of the largest write that is all or nothing.
     pub atomic_write_units: usize,
+    /// Reclaim unit handles; 0 on a drive that has none.
+    pub handles: u32,
+    /// Whether they are always kept apart.
+    pub isolates: bool,
     /// Pages that became unreadable.
     pub losses: u64,
     /// Whether something has been made durable since the last clean shutdown began: then recovery must not find that
@@ -83,7 +87,7 @@ impl Run {
         let has_lists = host.device.limits().files > 0;
         Ok(Run {
             seed: case.seed,
-            weights: case.plan.weights.for_drive(has_lists),
+            weights: case.plan.weights.for_drive(has_lists, drive.fdp().is_some()),
             host,
             oracle: Oracle::default(),
             log,
@@ -106,6 +110,8 @@ impl Run {
             medium: drive.medium,
             faults,
             atomic_write_units: drive.atomic_write_units as usize,
+            handles: drive.fdp().map_or(0, |fdp| fdp.handles),
+            isolates: drive.handles == Handles::Persistently,
             losses: 0,
             worked: true,
             cut_ns: 0,

@@ -29,6 +29,8 @@ pub struct Reached {
     pub atomic_writes: u64,
     /// Larger ones, on the same drives, of which a cut left some units and not others.
     pub writes_in_part: u64,
+    /// Reclaim units that the host has ended.
+    pub reclaim_units_updated: u64,
 }
 
 impl Reached {
@@ -46,6 +48,7 @@ impl Reached {
             indexes_swapped_in: counted.indexes_swapped_in,
             atomic_writes: 0,
             writes_in_part: 0,
+            reclaim_units_updated: 0,
         }
     }
 
@@ -61,6 +64,7 @@ impl Reached {
         self.indexes_swapped_in += other.indexes_swapped_in;
         self.atomic_writes += other.atomic_writes;
         self.writes_in_part += other.writes_in_part;
+        self.reclaim_units_updated += other.reclaim_units_updated;
     }
 }
 

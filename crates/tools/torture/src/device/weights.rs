@@ -47,6 +47,8 @@ pub enum Kind {
     FsWrite,
     /// Clears lists of files.
     ClearLists,
+    /// Has a handle begin its next reclaim unit.
+    UpdateHandle,
 }
 
 impl Kinds for Kind {
@@ -73,6 +75,8 @@ impl Kinds for Kind {
         // only on drives that keep lists of files
         (Kind::FsWrite, "fs-write", 0),
         (Kind::ClearLists, "clear-lists", 0),
+        // only on drives with reclaim unit handles
+        (Kind::UpdateHandle, "update-handle", 0),
     ];
 }
 
@@ -82,14 +86,22 @@ pub type Weights = WeightsOf<Kind>;
 /// On drives that keep lists of files, unless others are given.
 const LIST_WEIGHTS: [u32; 2] = [18, 3];
 
+/// On drives with reclaim unit handles, unless another is given.
+const UPDATE_WEIGHT: u32 = 3;
+
 impl Weights {
-    /// The weights for a drive: commands on lists come on those that keep some.
-    pub(super) fn for_drive(&self, has_lists: bool) -> Weights {
+    /// The weights for a drive: commands on lists come on those that keep some, and on handles on those that have some.
+    pub(super) fn for_drive(&self, has_lists: bool, has_handles: bool) -> Weights {
         let mut weights = self.clone();
-        if let [.., fs_write @ 0, clear @ 0] = &mut weights.weights[..]
+        if let [.., fs_write @ 0, clear @ 0, _] = &mut weights.weights[..]
             && has_lists
         {
             [*fs_write, *clear] = LIST_WEIGHTS;
+        }
+        if let [.., update @ 0] = &mut weights.weights[..]
+            && has_handles
+        {
+            *update = UPDATE_WEIGHT;
         }
         weights
     }

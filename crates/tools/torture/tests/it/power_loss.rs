@@ -7,7 +7,9 @@ use std::ops::Range;
 
 use tantalum::{CacheMode, Plp};
 use tantalum_report::Monitor;
-use tantalum_torture::device::{Cuts, DeviceCrash, DriveChoice, Flash, Medium, Plan, Settings, torture};
+use tantalum_torture::device::{
+    Cuts, DeviceCrash, DriveChoice, Flash, Handles, Medium, Plan, Settings, torture,
+};
 
 fn seeds(usual: u64) -> u64 {
     std::env::var("SEEDS").ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
@@ -26,6 +28,7 @@ fn drive(page_bytes: u32, cache: CacheMode, plp: Plp) -> DriveChoice {
         medium: None,
         scheduling: None,
         atomic_write_units: None,
+        handles: None,
     }
 }
 
@@ -186,7 +189,8 @@ fn focused(seeds: u64, drives: DriveChoice, weights: &str) -> Settings {
     let plan = Plan { cuts: Cuts::Random(20), second_cut: true, weights, ..Plan::default() };
     // what noticed a failure once did so with other writes
     let atomic_write_units = drives.atomic_write_units.or(Some(1));
-    settings(0..seeds, DriveChoice { atomic_write_units, ..drives }, plan)
+    let handles = drives.handles.or(Some(Handles::None));
+    settings(0..seeds, DriveChoice { atomic_write_units, handles, ..drives }, plan)
 }
 
 /// The checkpoint of a clean shutdown erased a block with members of an atomic batch, and the journal's record of that

@@ -102,7 +102,7 @@ impl MovingPage {
         let told = map.tell_versions(ppn, |lpn| old.version_of(lpn));
         told.map_err(|lpn| Damage::Owner { ppn, lpn })?;
         let mut copy = Spare::new(Kind::Data, self.step);
-        (copy.metadata, copy.handle) = (old.metadata, old.handle);
+        (copy.metadata, copy.handle) = (old.metadata, guard!(CopyForgetsHandle, old.handle));
         let owners = match map.owner(ppn) {
             Owner::Plain(lpn) => vec![(lpn, old.version_of(lpn).ok_or(Damage::Owner { ppn, lpn })?)],
             Owner::Claim(Claim::Owners(owners)) => owners.clone(),
