@@ -38,6 +38,18 @@ struct Host {
     /// What each unit holds, and what it may hold instead if power interrupted a write.
     written: BTreeMap<u32, (u8, Option<u8>)>,
     cuts: u32,
+    placing: Placing,
+}
+
+/// How a host with several handles chooses one.
+#[derive(Clone, Copy)]
+enum Placing {
+    /// At random.
+    Anywhere,
+    /// By the unit's number.
+    ByRange,
+    /// This one, for a while.
+    WithOne(u8),
 }
 
 impl Host {
@@ -51,8 +63,15 @@ impl Host {
         let at_ns = ftl.nand().programs_done_ns().max(ftl.nand().now_ns());
         ftl.nand_mut().advance(at_ns);
         let mut units = Vec::new();
-        let handle =
-            Handle(if self.config.handles() > 1 { self.draw(self.config.handles()) as u8 } else { 0 });
+        let handles = self.config.handles();
+        let handle = Handle(match self.placing {
+            Placing::Anywhere if handles > 1 => self.draw(handles) as u8,
+            Placing::Anywhere => 0,
+            Placing::ByRange => {
+                (u64::from(lpns[0]) * u64::from(handles) / u64::from(self.config.logical_units)) as u8
+            }
+            Placing::WithOne(handle) => handle,
+        });
         for lpn in lpns {
             let slot = ftl.nand_mut().stage(&[tag; UNIT_BYTES])?;
             let version = ftl.next_seq();
@@ -134,15 +153,33 @@ fn cuts_in_a_row(geometry: Geometry, config: FtlConfig) {
         let nvm = NvmShape { bytes: NVM_BYTES, latency_ns: 100, bytes_per_second: 1_000_000_000 };
         let nand = Nand::in_memory(geometry, TIMING).unwrap().with_nvm(nvm).unwrap();
         let mut ftl = Ftl::format(nand, config).unwrap();
-        let mut host = Host { config, random: SplitMix64(seed), written: BTreeMap::new(), cuts: 0 };
+        let mut host = Host {
+            config,
+            random: SplitMix64(seed),
+            written: BTreeMap::new(),
+            cuts: 0,
+            placing: Placing::Anywhere,
+        };
         for lpn in (0..config.logical_units - 1).step_by(2) {
             host.write(&mut ftl, [lpn, lpn + 1]).unwrap();
         }
-        for _ in 0..40 {
+        for phase in 0..40 {
+            let handle = phase / 4 % config.handles();
+            host.placing = match seed % 3 {
+                1 if config.handles() > 1 => Placing::ByRange,
+                2 if config.handles() > 1 => Placing::WithOne(handle as u8),
+                _ => Placing::Anywhere,
+            };
             let until = 1 + host.draw(60);
             ftl.nand_mut().cut_after(Some(until.into()));
             loop {
-                let lpns = [host.draw(config.logical_units), host.draw(config.logical_units - 1)];
+                let mut lpns = [host.draw(config.logical_units), host.draw(config.logical_units - 1)];
+                if let Placing::ByRange = host.placing {
+                    // most are of one handle, which gets all the garbage
+                    let range = config.logical_units / config.handles();
+                    let first = if host.draw(8) > 0 { handle } else { host.draw(config.handles()) } * range;
+                    lpns = [first + host.draw(range), first + host.draw(range - 1)];
+                }
                 let lpns = if lpns[0] == lpns[1] { [lpns[0], config.logical_units - 1] } else { lpns };
                 match host.write(&mut ftl, lpns) {
                     Ok(()) => {}
@@ -180,7 +217,7 @@ fn so_does_one_with_handles_that_share_their_copies() {
 /// The audit finds that no block has units of two handles.
 #[test]
 fn so_does_one_with_handles_that_are_kept_apart() {
-    cuts_in_a_row(MORE_BLOCKS, with_handles(5, Isolation::Persistently));
+    cuts_in_a_row(MORE_BLOCKS, with_handles(6, Isolation::Persistently));
 }
 
 /// The units around the borders of two neighbouring chunks, and in the first and the last; nothing is ever written to the
@@ -200,6 +237,7 @@ fn chunks_without_units_between_others_stay_empty() {
             random: SplitMix64(seed),
             written: lpns.iter().map(|lpn| (*lpn, (0, None))).collect(),
             cuts: 0,
+            placing: Placing::Anywhere,
         };
         for _ in 0..20 {
             let until = 1 + host.draw(60);
