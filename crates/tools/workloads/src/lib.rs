@@ -33,6 +33,7 @@ pub mod steady_state;
 pub mod tpcb;
 #[cfg(feature = "servers")]
 pub mod tpcc;
+pub mod two_tenants;
 pub mod ycsb;
 
 pub use error::{OutOfMemory, TooSmall, WorkloadError, WrongData};
