@@ -161,7 +161,9 @@ pub fn note_small_fill(profile: &Profile, instead: &str) {
 /// Creates an image.
 pub fn created(path: &Path, profile: &Profile) -> Result<Device, Failure> {
     let device = Device::create(path, profile).map_err(|error| match error {
-        DeviceError::Ftl(FormatError::Layout(error @ LayoutError::TooLittleFlash { .. })) => {
+        DeviceError::Ftl(FormatError::Layout(
+            error @ (LayoutError::TooLittleFlash { .. } | LayoutError::TooLittleForHandles { .. }),
+        )) => {
             let sufficient_bytes = sufficient_flash(profile, &error);
             Failure::TooLittleFlash { path: path.to_path_buf(), error, sufficient_bytes }
         }

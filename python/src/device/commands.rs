@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tantalum_device::{Command, UNIT_BYTES};
+use tantalum_device::{Command, Handle, UNIT_BYTES};
 
 use super::PyDevice;
 use super::buffer::{Source, Target};
@@ -37,20 +37,24 @@ impl PyDevice {
     /// Writes units from `lpn` on. When it is done they are acknowledged: they survive a power cut after the next flush,
     /// or at once with fua=True (force unit access) or a capacitor.
     ///
+    /// With a reclaim unit handle they lie only with others of it, on a drive whose profile has [fdp].
+    ///
     /// CapacityError if no flash is left.
-    #[pyo3(signature = (lpn, data, *, fua = false, queued = false))]
+    #[pyo3(signature = (lpn, data, *, fua = false, handle = None, queued = false))]
     fn write(
         &self,
         py: Python<'_>,
         lpn: u64,
         data: &Bound<'_, PyAny>,
         fua: bool,
+        handle: Option<u8>,
         queued: bool,
     ) -> PyResult<u64> {
         let source = Source::get(data)?;
         self.with(py, |state| {
             let lpn = state.lpn(lpn)?;
-            state.run(Command::Write { lpn, data: source.bytes(), fua, handle: None }, queued).map_err(raised)
+            let handle = handle.map(Handle);
+            state.run(Command::Write { lpn, data: source.bytes(), fua, handle }, queued).map_err(raised)
         })
     }
 

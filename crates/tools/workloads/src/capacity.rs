@@ -33,7 +33,7 @@ pub fn smallest_capacity(used_units: u64, free_of: impl Fn(u64) -> u64) -> Optio
 /// The smallest capacity in bytes, in whole MiB above the profile's, for which its flash can be laid out, which it could not
 /// because of `error`. `None` if there is none up to 64 GiB, or if another capacity is not what it needs.
 pub fn sufficient_flash(profile: &Profile, error: &LayoutError) -> Option<u64> {
-    if !matches!(error, LayoutError::TooLittleFlash { .. }) {
+    if !matches!(error, LayoutError::TooLittleFlash { .. } | LayoutError::TooLittleForHandles { .. }) {
         return None;
     }
     let would_do =

@@ -65,6 +65,8 @@ pub struct Cost {
     pub cache: Option<f64>,
     /// The same for the log.
     pub log: Option<f64>,
+    /// Units of a reclaim unit; 0 without placement.
+    pub reclaim_unit_units: u64,
 }
 
 impl TwoTenants {
@@ -99,6 +101,7 @@ impl TwoTenants {
             write_amplification: programmed as f64 / done.host_units_written.max(1) as f64,
             cache: of_handle(CACHE),
             log: of_handle(LOG),
+            reclaim_unit_units: load.device.reclaim_unit_units(),
         })
     }
 }

@@ -26,6 +26,7 @@ mod many_logs;
 mod media_faults;
 mod media_host;
 mod nvm;
+mod placement;
 mod queued_commands;
 mod refusals;
 mod small_drive;
