@@ -348,6 +348,8 @@ fn commands_use_what_they_reserve_and_no_more() {
         (ANY, RECORDS),
         (ATOMIC, HINTS),
         (atomic_protected, HINTS),
+        (APART, ""),
+        (APART_PROTECTED, ""),
     ] {
         let settings = Settings { seeds: (0..RESERVING_SEEDS).into(), ..settings(0, drives, plan(weights)) };
         let crash = torture(&settings, &Monitor::silent()).expect("the settings are right");

@@ -251,3 +251,16 @@ fn writes_of_the_size_that_is_all_or_nothing_are_and_larger_ones_are_torn() {
         assert!(reached.atomic_writes > 1000 && reached.writes_in_part > 10, "{reached:?}");
     }
 }
+
+/// With everything else at once. Where handles are always kept apart, the maps are audited after each command.
+#[test]
+fn data_placed_with_handles_stay_where_that_was_promised() {
+    for handles in [Handles::Initially, Handles::Persistently] {
+        let placed = DriveChoice { handles: Some(handles), ..DriveChoice::default() };
+        let full = DriveChoice { full: Some(true), ..placed };
+        for drives in [placed, full, DriveChoice { flash: Some(Flash::Loses), ..placed }] {
+            let crash = check(&Settings { seeds: (0..seeds(4)).into(), ..random(drives) });
+            assert!(crash.reached.reclaim_units_updated > 100, "{:?}", crash.reached);
+        }
+    }
+}
