@@ -8,9 +8,7 @@
 //! - A refused command has changed nothing, except that the first units of a plain write may be written; where that is in
 //!   doubt, the drive refuses all further changes.
 
-use tantalum_ftl::{
-    Ftl, GivenBack, Handle, HandleState, KvRecord, Lpn, PlacementEvent, Portion, RecoveryReport, Slack,
-};
+use tantalum_ftl::{Ftl, GivenBack, KvRecord, Lpn, Portion, RecoveryReport, Slack};
 use tantalum_nand::{Fetches, Fills, Nand, Nanoseconds};
 
 use crate::command::{Command, CommandInfo, Completion, Work};
@@ -31,7 +29,7 @@ use crate::usage::{Usage, Waited};
 pub struct Device {
     pub(crate) profile: Profile,
     pub(crate) power: Power,
-    shape: Shape,
+    pub(crate) shape: Shape,
     pub(crate) link: Link,
     latencies: Latencies,
     waited: Waited,
@@ -439,50 +437,6 @@ impl Device {
             Err(Status::CapacityExceeded) => Ok(GivenBack::default()),
             Err(status) => {
                 // nothing that can be read is in doubt
-                self.note_failure(&status, &Command::Flush, &[]);
-                Err(status)
-            }
-        }
-    }
-
-    // -- placement ----------------------------------------------------------------------------------------------
-
-    /// The reclaim unit handles as they are now, in order; none without power, and on a drive without placement. It is not a
-    /// command: it takes no time and counts nowhere.
-    pub fn handles(&self) -> Vec<HandleState> {
-        self.ftl().map_or_else(Vec::new, |ftl| ftl.handles().collect())
-    }
-
-    /// Units of 4 KiB of a whole reclaim unit while no block is bad; 0 without power, and on a drive without placement.
-    pub fn reclaim_unit_units(&self) -> u64 {
-        self.ftl().map_or(0, |ftl| ftl.reclaim_unit_units())
-    }
-
-    /// What happened to reclaim units since power came on, oldest first; only the last events are remembered.
-    pub fn placement_events(&self) -> Vec<PlacementEvent> {
-        self.ftl().map_or_else(Vec::new, |ftl| ftl.placement_events().collect())
-    }
-
-    /// A handle begins its next reclaim unit: what the host has written with it so far goes into the one before, and what it
-    /// writes from now on does not. Nothing happens if its reclaim unit is empty.
-    ///
-    /// # Errors
-    /// [`Status::InvalidField`] if the drive has no such handle, or as of a write.
-    pub fn update_handle(&mut self, handle: Handle, at_ns: Nanoseconds) -> Result<Completion, Status> {
-        self.shape.check_handle(Some(handle))?;
-        if self.is_read_only() {
-            return Err(Status::ReadOnly);
-        }
-        self.check_doubt()?;
-        self.note_issue(at_ns)?;
-        let at_ns = at_ns.max(self.ready_ns);
-        match self.engine_mut()?.update_handle(handle, at_ns) {
-            Ok(done_ns) => {
-                self.done_ns = self.done_ns.max(done_ns);
-                Ok(Completion { done_ns })
-            }
-            Err(status) => {
-                // what was written stays as it was
                 self.note_failure(&status, &Command::Flush, &[]);
                 Err(status)
             }

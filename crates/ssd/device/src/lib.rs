@@ -20,6 +20,7 @@ mod lifecycle;
 mod limits;
 mod link;
 mod nvm_parts;
+mod placement;
 mod plan;
 mod power;
 mod profile;

@@ -150,7 +150,7 @@ impl Load {
     fn append(&mut self) -> Result<u32, WorkloadError> {
         let segment = self.log_units.div_ceil(SEGMENTS);
         let units = LOG_UNITS.min(segment - self.head % segment).min(self.log_units - self.head);
-        if self.head % segment == 0 {
+        if self.head.is_multiple_of(segment) {
             let trim = Command::Trim {
                 lpn: Lpn(self.cache_units + self.head),
                 units: segment.min(self.log_units - self.head),

@@ -30,6 +30,7 @@ mod collect;
 mod erase;
 mod give_back;
 mod parts;
+mod placement;
 mod queries;
 mod recovery;
 mod room;

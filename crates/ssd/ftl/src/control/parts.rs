@@ -17,7 +17,7 @@ use crate::key::NamespaceAttributes;
 use crate::map::{Map, ValidUnit};
 use crate::metadata::{KeptBytes, MetadataLog, Record};
 use crate::page_image::PageImage;
-use crate::placement::{Handle, Placement, PlacementEvent, PlacementEventKind};
+use crate::placement::{Handle, Placement};
 use crate::reads::Reads;
 use crate::reservation::Reservation;
 use crate::space::{FtlConfig, PageSummary, Space, Target};
@@ -255,26 +255,6 @@ impl Parts {
             None => self.counters.program_failures += 1,
         }
         Ok(programmed)
-    }
-
-    /// Tells of a reclaim unit that a page has filled.
-    fn tell_filled(&mut self, target: Target, at_ns: Nanoseconds) {
-        if let Some(placement) = &mut self.placement
-            && self.space.take_filled(target)
-        {
-            let handle = target.handle();
-            placement.tell(PlacementEvent { at_ns, handle, kind: PlacementEventKind::Filled });
-        }
-    }
-
-    /// Units of the host with one handle were programmed.
-    pub(super) fn count_host_units(&mut self, units: &[HostUnit]) {
-        self.counters.flash_units.host += units.len() as u64;
-        if let Some(placement) = &mut self.placement
-            && let Some(unit) = units.first()
-        {
-            placement.programmed(unit.handle, units.len() as u64);
-        }
     }
 
     /// Programs a page of units, and points L2P at them.

@@ -18,8 +18,7 @@ use crate::host_unit::HostUnit;
 use crate::map::{HintError, Logs, Map, Transactions, TxPage};
 use crate::metadata::DumpPages;
 use crate::page_image::PageImage;
-use crate::placement::{Handle, HandleState, PlacementEvent, PlacementEventKind};
-use crate::space::{BlockUse, Layout, SpareBlocks, Target};
+use crate::space::{BlockUse, Layout, SpareBlocks};
 use crate::spare::{self, Spare};
 use crate::tenants::Tenant;
 use crate::tenants::records::NamespaceInfo;
@@ -161,52 +160,6 @@ impl Parts {
     /// Spare blocks in SMART's sense: those that may still fail.
     pub fn spare_good_blocks(&self) -> SpareBlocks {
         self.space.spare_good_blocks()
-    }
-
-    // -- placement ----------------------------------------------------------------------------------------------
-
-    /// The handles with which the host places data; none without placement.
-    pub fn handles(&self) -> impl Iterator<Item = HandleState> + '_ {
-        let counters = self.placement.iter().flat_map(|placement| placement.counters());
-        (0..).map(Handle).zip(counters).map(|(handle, counters)| HandleState {
-            handle,
-            writable_units: self.space.writable_units(Target::of(handle), &self.nand),
-            counters: *counters,
-        })
-    }
-
-    /// Units of a whole reclaim unit while no block is bad; 0 without placement.
-    pub fn reclaim_unit_units(&self) -> u64 {
-        let sound = Layout::with_good_blocks(&self.geometry, &self.config, self.geometry.blocks());
-        match self.placement {
-            None => 0,
-            Some(_) => u64::from(sound.host_width) * u64::from(self.geometry.units_per_block()),
-        }
-    }
-
-    /// What happened to reclaim units since power came on, oldest first; the oldest events are forgotten.
-    pub fn placement_events(&self) -> impl Iterator<Item = PlacementEvent> + '_ {
-        self.placement.iter().flat_map(|placement| placement.events())
-    }
-
-    /// The host wrote units with a handle.
-    #[inline]
-    pub fn count_written(&mut self, handle: Handle, units: u64) {
-        self.counters.host_units_written += units;
-        if let Some(placement) = &mut self.placement {
-            placement.host_wrote(handle, units);
-        }
-    }
-
-    /// A handle begins its next reclaim unit. What is in the one before it stays; what does not fit in it any more is collected
-    /// later. Nothing happens if the reclaim unit is empty.
-    pub fn begin_reclaim_unit(&mut self, handle: Handle, at_ns: Nanoseconds) {
-        let Parts { space, map, nand, placement, .. } = self;
-        let Some(placement) = placement else { return };
-        if let Some(units) = space.begin_reclaim_unit(Target::of(handle), map, nand) {
-            let kind = PlacementEventKind::NotFullyWritten { units };
-            placement.tell(PlacementEvent { at_ns, handle, kind });
-        }
     }
 
     // -- reads --------------------------------------------------------------------------------------------------
