@@ -10,6 +10,7 @@ use tantalum_report::table::{bytes, grouped};
 use crate::arguments::InfoOptions;
 use crate::drive::{in_use, opened_or_read};
 use crate::failure::Failure;
+use crate::info_handles::HandlesInfo;
 use crate::info_nvm::NvmInfo;
 use crate::life::{Life, endurance};
 use crate::output;
@@ -33,6 +34,8 @@ struct Info {
     recovery: RecoveryInfo,
     #[serde(skip_serializing_if = "Option::is_none")]
     nvm: Option<NvmInfo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handles: Option<HandlesInfo>,
     namespaces: Vec<Namespace>,
 }
 
@@ -98,6 +101,7 @@ impl Info {
             last_shutdown: last_shutdown(recovery),
             recovery: RecoveryInfo::of(recovery).taking(wall_seconds),
             nvm: NvmInfo::of(device),
+            handles: HandlesInfo::of(device),
             namespaces: device.namespaces().iter().map(Namespace::of).collect(),
             smart,
             profile,
@@ -118,6 +122,9 @@ impl Info {
         let mut text: String = lines.iter().map(|(name, value)| format!("{name:<25}{value}\n")).collect();
         if let Some(nvm) = &self.nvm {
             text.push_str(&nvm.text());
+        }
+        if let Some(handles) = &self.handles {
+            text.push_str(&handles.text());
         }
         text
     }

@@ -32,6 +32,7 @@ mod failure;
 mod file_system;
 mod help;
 mod info;
+mod info_handles;
 mod info_nvm;
 mod interrupt;
 mod interruption;

@@ -4,7 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use tantalum::{Command as DriveCommand, Device, Lpn, NamespaceAttributes, NamespaceId, Profile, UNIT_BYTES};
+use tantalum::{
+    Command as DriveCommand, Device, FdpProfile, Handle, Isolation, Lpn, NamespaceAttributes, NamespaceId,
+    Profile, UNIT_BYTES,
+};
 use tantalum_filesystem::{Content, FileId, Names, NewFile};
 use tantalum_lfs::{Cleaning, LfsKind, LogFs};
 use tempfile::TempDir;
@@ -303,6 +306,39 @@ fn counters_are_reset_beside_the_image_and_a_damaged_reset_is_told() {
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert!(said.contains("d.tant.stat is not a report") && said.contains("--reset"), "{said}");
     assert!(printed(output).contains("host units written"));
+}
+
+#[test]
+fn info_shows_what_was_written_with_each_handle() {
+    let dir = TempDir::new().unwrap();
+    let fdp = Some(FdpProfile { handles: 4, isolation: Isolation::Persistently });
+    let profile = Profile { capacity_bytes: 64 << 20, fdp, ..Profile::load("tlc-nvme").unwrap() };
+    fs::write(dir.path().join("drive.toml"), profile.to_toml()).unwrap();
+    printed(tantalum(dir.path(), &["create", "d.tant", "--profile", "drive.toml"]));
+    let mut device = Device::open(&dir.path().join("d.tant")).unwrap();
+    let (lpn, data, now_ns) = (Lpn(5), [7; 2 * UNIT_BYTES], device.time_ns());
+    let write = DriveCommand::Write { lpn, data: &data, fua: true, handle: Some(Handle(2)) };
+    let done_ns = device.submit(write, now_ns).unwrap().done_ns;
+    device.shutdown(done_ns).unwrap();
+    let text = printed(tantalum(dir.path(), &["info", "d.tant"]));
+    assert!(text.contains("reclaim unit handles     4, always kept apart; a reclaim unit has "), "{text}");
+    let line = "handle 2                 2 units written, 0 moved, write amplification 1.00";
+    assert!(text.contains(line) && !text.contains("handle 3"), "{text}");
+    let json = printed(tantalum(dir.path(), &["info", "d.tant", "--json"]));
+    let info: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(info["handles"]["each"][2]["flash_host_units"], 2);
+    profile_is_refused_with_numbers(&dir, profile);
+}
+
+/// More handles than the drive can afford.
+fn profile_is_refused_with_numbers(dir: &TempDir, profile: Profile) {
+    let fdp = Some(FdpProfile { handles: 128, isolation: Isolation::Persistently });
+    fs::write(dir.path().join("many.toml"), Profile { fdp, ..profile }.to_toml()).unwrap();
+    let message = refused(dir.path(), &["create", "many.tant", "--profile", "many.toml"]);
+    assert!(
+        message.contains("128 reclaim unit handles") && message.contains("637 of them for the handles"),
+        "{message}"
+    );
 }
 
 /// The counters went back to the last checkpoint, and the change since then was 0, or too small.
