@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 use tantalum::{Device, Effective, NamespaceInfo, Profile, Smart, SpuMemoryProfile, SpuProfile, UNIT_BYTES};
+use tantalum_nvme::namespaces::table_of;
+use tantalum_nvme::serve::{BlockNamespace, ServeError};
 use tantalum_report::table::{bytes, grouped};
 
 use crate::arguments::InfoOptions;
@@ -37,6 +39,9 @@ struct Info {
     #[serde(skip_serializing_if = "Option::is_none")]
     handles: Option<HandlesInfo>,
     namespaces: Vec<Namespace>,
+    /// Block namespaces; `None` for a drive that was never divided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block_namespaces: Option<Vec<BlockNamespace>>,
 }
 
 /// A line of the text output: name and value.
@@ -74,8 +79,11 @@ impl Namespace {
 pub fn run(options: &InfoOptions) -> Result<(), Failure> {
     let path = &options.image;
     let started = Instant::now();
-    let device = opened_or_read(path).map_err(in_use)?;
-    let info = Info::of(&device, options, started.elapsed().as_secs_f64());
+    let mut device = opened_or_read(path).map_err(in_use)?;
+    let wall_seconds = started.elapsed().as_secs_f64();
+    let table = table_of(&mut device).map_err(|error| Failure::Serve(ServeError::Namespaces(error)))?;
+    let blocks = table.as_ref().map(BlockNamespace::all);
+    let info = Info { block_namespaces: blocks, ..Info::of(&device, options, wall_seconds) };
     let now_ns = device.time_ns();
     device.shutdown(now_ns).map_err(|status| Failure::Shutdown { path: path.clone(), status })?;
     output::report(&info, options.json, Info::text)
@@ -103,6 +111,7 @@ impl Info {
             nvm: NvmInfo::of(device),
             handles: HandlesInfo::of(device),
             namespaces: device.namespaces().iter().map(Namespace::of).collect(),
+            block_namespaces: None,
             smart,
             profile,
         }
@@ -162,11 +171,13 @@ impl Info {
             grouped(self.profile.flash.endurance_cycles.into()),
             smart.bad_blocks
         );
-        let mut lines = vec![
+        let blocks = self.block_namespaces.iter().flatten();
+        let mut lines: Vec<Line> = blocks.map(|namespace| ("block namespace", line_of(namespace))).collect();
+        lines.extend([
             ("indexes", self.indexes()),
             ("write amplification", format!("{:.2}", self.write_amplification)),
             ("wear", wear),
-        ];
+        ]);
         lines.extend(self.life.lines());
         lines.extend([
             ("spare blocks", spare_blocks(smart)),
@@ -190,6 +201,14 @@ impl Info {
             grouped(of.iter().filter(|namespace| namespace.swapped_out).count() as u64)
         )
     }
+}
+
+/// A block namespace in a line.
+pub fn line_of(namespace: &BlockNamespace) -> String {
+    let BlockNamespace { number, first_unit, units, block_bytes, is_shared } = *namespace;
+    let private = if is_shared { "" } else { ", for one controller" };
+    let size = bytes(u64::from(units) * UNIT_BYTES as u64);
+    format!("{number}: {size} from unit {} on, blocks of {block_bytes}{private}", grouped(first_unit.into()))
 }
 
 /// Up to which size writes are all or nothing.

@@ -202,7 +202,7 @@ fn announce(
     served: &Served,
     only_read: Option<String>,
 ) -> Result<Option<Log>, Failure> {
-    let (address, name, device) = (served.address(), served.name(), served.device());
+    let (address, name, devices) = (served.address(), served.name(), served.devices().join(", "));
     let attach = |address: &SocketAddr| {
         format!("nvme connect -t tcp -a {} -s {} -n {name}", address.ip(), address.port())
     };
@@ -212,7 +212,7 @@ fn announce(
         only_read.iter().for_each(|line| output::complain(line));
         output::print(&format!(
             "{image} is served at {address} until Ctrl-C or `tantalum stop {image}`; attach it with\n  {}\n\
-             Its blocks are then at {device}\n",
+             Its blocks are then at {devices}\n",
             attach.join("\n  ")
         ))?;
         return Ok(None);
@@ -224,7 +224,7 @@ fn announce(
         Err(error) => format!(", without a log ({}: {error})", log_path(&image).display()),
     };
     let mut warning = format!(
-        " at {address}{without}; attach it with: {} (its blocks are then at {device})",
+        " at {address}{without}; attach it with: {} (its blocks are then at {devices})",
         attach.join(" or with: ")
     );
     only_read.iter().for_each(|line| warning += &format!("; {line}"));

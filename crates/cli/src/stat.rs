@@ -18,6 +18,7 @@ use tantalum_report::table::{Align, Table, bytes, grouped};
 use crate::baseline;
 use crate::failure::Failure;
 use crate::file_system::{self, Use};
+use crate::info::line_of;
 use crate::life::LoadOptions;
 use crate::mount::stopped;
 use crate::output;
@@ -150,10 +151,10 @@ fn text(report: &Report, before: Option<&Before>, load: &LoadOptions) -> String 
         }
         Report::Served(report) => {
             let served = &report.served;
-            shown.push_str(&format!(
-                "served at {}{power}\n{}, blocks of {} bytes\n",
-                served.address, served.name, served.block_bytes
-            ));
+            shown.push_str(&format!("served at {}{power}\n{}\n", served.address, served.name));
+            for namespace in &served.block_namespaces {
+                shown.push_str(&format!("namespace {}\n", line_of(namespace)));
+            }
         }
     }
     shown.push('\n');

@@ -54,7 +54,12 @@ impl PyDevice {
         logs: u32,
         load_factor_percent: u8,
     ) -> PyResult<u32> {
-        let attributes = NamespaceAttributes { logs, expected_records, load_factor_percent };
+        let attributes = NamespaceAttributes {
+            logs,
+            expected_records,
+            load_factor_percent,
+            ..NamespaceAttributes::default()
+        };
         self.with(py, |state| {
             let create = |namespace: &mut _| state.submit(Command::CreateNamespace { attributes, namespace });
             let NamespaceId(namespace) = result_of(create).map_err(raised)?;

@@ -396,7 +396,11 @@ fn to_mount_a_stores_image_is_refused_without_advice_to_format_it() {
     let dir = TempDir::new().unwrap();
     let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
     let mut device = Device::create(&dir.path().join("store.tant"), &profile).unwrap();
-    let attributes = NamespaceAttributes { logs: 0, expected_records: 100, load_factor_percent: 50 };
+    let attributes = NamespaceAttributes {
+        expected_records: 100,
+        load_factor_percent: 50,
+        ..NamespaceAttributes::default()
+    };
     let namespace = &mut NamespaceId::default();
     let made = device.submit(DriveCommand::CreateNamespace { attributes, namespace }, 0).unwrap();
     device.shutdown(made.done_ns).unwrap();

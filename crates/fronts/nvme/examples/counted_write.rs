@@ -80,7 +80,7 @@ fn main() {
     let queue = Queue::new(drive, Answers::new(Pacing::None, 0).unwrap());
     let (name, serial) = (NAME.to_owned(), "COUNTED".to_owned());
     let settings = Settings { name, serial, identity: 1, block_bytes: 4096, advertised: None };
-    let subsystem = Arc::new(Subsystem::new(settings, queue));
+    let subsystem = Arc::new(Subsystem::new(settings, queue).expect("a new drive has no table"));
     let (mut admin, controller) = connected(&subsystem, 0, ANY_CONTROLLER);
     let enable = Property::new(false, property::CONFIGURATION, ENABLED.into());
     give(&mut admin, &fabrics_command(fabrics::PROPERTY_SET, enable.as_bytes(), &[]));

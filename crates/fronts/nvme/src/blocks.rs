@@ -9,6 +9,8 @@ use crate::failure::Failure;
 pub struct BlockSpace {
     /// Bytes of a block.
     pub block_bytes: u32,
+    /// The unit of the drive in which the first block is.
+    first: Lpn,
     /// The number of blocks.
     pub blocks: u64,
 }
@@ -36,13 +38,21 @@ pub struct Units {
 }
 
 impl BlockSpace {
+    /// No blocks.
+    pub const NONE: BlockSpace = BlockSpace { block_bytes: UNIT_BYTES as u32, first: Lpn(0), blocks: 0 };
+
+    /// Blocks of a given size on a drive with a given number of units, from unit `first` on.
+    pub fn within(block_bytes: u32, first: u32, units: u32) -> BlockSpace {
+        BlockSpace { first: Lpn(first), ..BlockSpace::new(block_bytes, units.into()) }
+    }
+
     /// Blocks of a given size on a drive with a given number of units.
     pub fn new(block_bytes: u32, units: u64) -> BlockSpace {
         assert!(
             (UNIT_BYTES as u32).is_multiple_of(block_bytes),
             "a unit of {UNIT_BYTES} bytes has no whole number of blocks of {block_bytes}"
         );
-        BlockSpace { block_bytes, blocks: units * UNIT_BYTES as u64 / u64::from(block_bytes) }
+        BlockSpace { block_bytes, first: Lpn(0), blocks: units * UNIT_BYTES as u64 / u64::from(block_bytes) }
     }
 
     /// The size of a block, as a power of two.
@@ -60,6 +70,12 @@ impl BlockSpace {
         u64::from(count) * u64::from(self.block_bytes)
     }
 
+    /// The unit of the drive that is unit `unit` here, if so many from there on exist.
+    pub fn unit(&self, unit: Lpn, units: u32) -> Result<Lpn, Failure> {
+        let end = (u64::from(unit.0) + u64::from(units)) * u64::from(self.per_unit());
+        if end <= self.blocks { Ok(Lpn(self.first.0 + unit.0)) } else { Err(Failure::OUT_OF_RANGE) }
+    }
+
     /// A range, if all of it exists.
     pub fn blocks(&self, first: u64, count: u32) -> Result<Blocks, Failure> {
         let is_there = first.checked_add(count.into()).is_some_and(|end| end <= self.blocks);
@@ -73,7 +89,7 @@ impl BlockSpace {
         let end = from + self.bytes(blocks.count);
         let first = from / unit;
         let units = Units {
-            first: Lpn(first as u32),
+            first: Lpn(self.first.0 + first as u32),
             count: (end.div_ceil(unit) - first) as u32,
             before: (from % unit) as usize,
             after: (end.next_multiple_of(unit) - end) as usize,
@@ -123,6 +139,12 @@ mod tests {
         assert_eq!(across, Units { first: Lpn(0), count: 3, before: 7 * 512, after: 7 * 512 });
         assert_eq!(across.whole(), (Lpn(1), 1));
         assert!(units(8, 16).are_whole());
+        let elsewhere = BlockSpace::within(512, 1000, 100);
+        let there = |first, count| elsewhere.units(elsewhere.blocks(first, count).unwrap());
+        assert_eq!(there(9, 2), Units { first: Lpn(1001), ..within });
+        assert_eq!(elsewhere.unit(Lpn(98), 2), Ok(Lpn(1098)));
+        assert_eq!(elsewhere.unit(Lpn(99), 2), Err(Failure::OUT_OF_RANGE));
+        assert_eq!(elsewhere.unit(Lpn(u32::MAX), u32::MAX), Err(Failure::OUT_OF_RANGE));
         assert_eq!(space.blocks(799, 2), Err(Failure::OUT_OF_RANGE));
         assert_eq!(space.blocks(u64::MAX, 1), Err(Failure::OUT_OF_RANGE));
     }

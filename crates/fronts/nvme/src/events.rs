@@ -15,7 +15,7 @@ pub enum Event {
     ReadOnly,
     /// Fewer spare blocks are left than the threshold.
     SpareLow,
-    /// Attributes of namespaces have changed: they can only be read.
+    /// Attributes of namespaces have changed, or which of them the controller has.
     Namespaces,
 }
 
@@ -86,8 +86,8 @@ pub struct Events {
     unread: Vec<u8>,
     /// The last known warnings.
     warnings: u8,
-    /// Whether the namespaces have changed since the host last read the list of changes.
-    have_namespaces_changed: bool,
+    /// Namespaces that have changed since the host last read the list of changes, in order.
+    changed: Vec<u32>,
 }
 
 impl Events {
@@ -95,14 +95,13 @@ impl Events {
     /// its namespaces by itself.
     pub fn new(warnings: u8) -> Events {
         let mut events = Events::default();
-        events.warn(warnings);
+        events.warn(warnings, &[]);
         events.due.retain(|&event| event != Event::Namespaces);
-        events.have_namespaces_changed = false;
         events
     }
 
-    /// Sets the current warnings. Returns whether there is something new to report.
-    pub fn warn(&mut self, warnings: u8) -> bool {
+    /// Sets the current warnings; they concern these namespaces. Returns whether there is something new to report.
+    pub fn warn(&mut self, warnings: u8, numbers: &[u32]) -> bool {
         let new = warnings & !self.warnings;
         let changed = warnings ^ self.warnings;
         self.warnings = warnings;
@@ -114,10 +113,24 @@ impl Events {
             self.add(Event::SpareLow);
         }
         if changed & warning::READ_ONLY != 0 {
-            self.have_namespaces_changed = true;
-            self.add(Event::Namespaces);
+            self.change(numbers);
         }
         self.due.len() > before
+    }
+
+    /// These namespaces have changed. Returns whether there is something new to report.
+    pub fn change(&mut self, numbers: &[u32]) -> bool {
+        self.changed.extend(numbers);
+        self.changed.sort_unstable();
+        self.changed.dedup();
+        let before = self.due.len();
+        self.add(Event::Namespaces);
+        self.due.len() > before
+    }
+
+    /// The warnings that were set last.
+    pub fn warnings(&self) -> u8 {
+        self.warnings
     }
 
     fn add(&mut self, event: Event) {
@@ -154,13 +167,13 @@ impl Events {
     pub fn was_read(&mut self, log_page: u8) {
         self.unread.retain(|&unread| unread != log_page);
         if log_page == id::CHANGED_NAMESPACES {
-            self.have_namespaces_changed = false;
+            self.changed.clear();
         }
     }
 
-    /// Whether namespaces have changed since the host last read the list of changes.
-    pub fn have_namespaces_changed(&self) -> bool {
-        self.have_namespaces_changed
+    /// Namespaces that have changed since the host last read the list of changes, in order.
+    pub fn changed_namespaces(&self) -> &[u32] {
+        &self.changed
     }
 }
 
@@ -174,24 +187,24 @@ mod tests {
     fn an_event_is_told_once_and_the_next_of_its_type_when_the_log_was_read() {
         let mut events = Events::new(0);
         assert_eq!(events.next(ALL), None);
-        assert!(events.warn(warning::SPARE_LOW));
-        assert!(!events.warn(warning::SPARE_LOW), "nothing new");
+        assert!(events.warn(warning::SPARE_LOW, &[1]));
+        assert!(!events.warn(warning::SPARE_LOW, &[1]), "nothing new");
         assert_eq!(events.next(ALL), Some(Event::SpareLow));
-        assert!(events.warn(warning::SPARE_LOW | warning::READ_ONLY));
+        assert!(events.warn(warning::SPARE_LOW | warning::READ_ONLY, &[1]));
         assert_eq!(events.next(ALL), Some(Event::Namespaces), "of another type");
         assert_eq!(events.next(ALL), None, "masked");
         events.was_read(id::SMART);
         assert_eq!(events.next(ALL), Some(Event::ReadOnly));
-        assert!(events.have_namespaces_changed());
+        assert_eq!(events.changed_namespaces(), [1]);
         events.was_read(id::CHANGED_NAMESPACES);
-        assert!(!events.have_namespaces_changed());
+        assert!(events.changed_namespaces().is_empty());
         assert_eq!(events.next(ALL), None);
     }
 
     #[test]
     fn only_what_was_asked_for_is_told() {
         let mut events = Events::new(0);
-        events.warn(warning::READ_ONLY | warning::SPARE_LOW);
+        events.warn(warning::READ_ONLY | warning::SPARE_LOW, &[1]);
         assert_eq!(events.next(0), None);
         assert_eq!(events.next(warning::SPARE_LOW.into()), Some(Event::SpareLow));
         events.was_read(id::SMART);
@@ -202,7 +215,7 @@ mod tests {
     #[test]
     fn who_comes_late_is_warned_and_knows_its_namespaces() {
         let mut events = Events::new(warning::READ_ONLY);
-        assert!(!events.have_namespaces_changed());
+        assert!(events.changed_namespaces().is_empty());
         assert_eq!(events.next(ALL), Some(Event::ReadOnly));
         events.was_read(id::SMART);
         assert_eq!(events.next(ALL), None);

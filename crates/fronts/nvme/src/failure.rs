@@ -65,6 +65,24 @@ codes! {
     RECORD_UNREADABLE = 0x088,
     /// A key that already exists.
     KEY_EXISTS = 0x089,
+    /// No such format of blocks.
+    INVALID_FORMAT = 0x10a,
+    /// No piece of the drive is free that is large enough.
+    INSUFFICIENT_CAPACITY = 0x115,
+    /// As many namespaces exist as there can be.
+    NO_NAMESPACE_ID = 0x116,
+    /// The namespace is attached to the controller already.
+    ALREADY_ATTACHED = 0x118,
+    /// The namespace is attached to another controller, and not to be shared.
+    IS_PRIVATE = 0x119,
+    /// The namespace is not attached to the controller.
+    NOT_ATTACHED = 0x11a,
+    /// A namespace of more blocks than it has capacity.
+    NO_THIN_PROVISIONING = 0x11b,
+    /// A list of controllers that is not in order, or names one that does not exist.
+    CONTROLLER_LIST = 0x11c,
+    /// A namespace of a command set that has none to be created.
+    COMMAND_SET_UNSUPPORTED = 0x129,
     /// Too many Aborts.
     ABORT_LIMIT = 0x103,
     /// Too many Asynchronous Event Requests.
@@ -113,6 +131,8 @@ codes! {
     NOT_INSTALLED = 0x1c8,
     /// Vendor-specific: too many endpoints.
     NO_QUEUE_PAIR = 0x1c9,
+    /// Vendor-specific: a namespace remembers no more hosts.
+    TOO_MANY_HOSTS = 0x1ca,
 }
 
 impl Failure {
@@ -120,6 +140,10 @@ impl Failure {
     pub const TRANSIENT: Failure = Failure { code: 0x022, is_final: false, result: 0 };
     /// The drive has no power.
     pub const POWER_LOSS: Failure = Failure { code: 0x005, is_final: false, result: 0 };
+    /// The right to a part of the drive was withdrawn. What a host is told depends on what has become of its namespace.
+    pub const KEPT_OUT: Failure = Failure { code: 0x00b, is_final: false, result: 0 };
+    /// The namespace is being formatted, or was when the command came.
+    pub const FORMAT_IN_PROGRESS: Failure = Failure { code: 0x084, is_final: false, result: 0 };
     /// Too many units are waiting in the drive at the moment (Namespace Not Ready).
     pub const NOT_READY: Failure = Failure { code: 0x082, is_final: false, result: 0 };
 
@@ -131,6 +155,11 @@ impl Failure {
     /// The failure with dwords 0 and 1 of its completion (`result`).
     pub fn with_result(self, result: u64) -> Failure {
         Failure { result, ..self }
+    }
+
+    /// Whether it is [`Failure::KEPT_OUT`], whatever the completion reports besides.
+    pub fn is_kept_out(&self) -> bool {
+        self.with_result(0) == Failure::KEPT_OUT
     }
 
     /// How a command of the drive ended.

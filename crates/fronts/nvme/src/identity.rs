@@ -20,9 +20,10 @@ pub fn name_of(identity: u64) -> String {
     name
 }
 
-/// The UUID of the namespace that has this number for hosts.
-pub fn uuid_of_namespace(identity: u64, namespace: u32) -> [u8; 16] {
-    uuid_of(mix(identity).wrapping_add(namespace.into()))
+/// The UUID of a namespace. `namespace` is its number for hosts, and above 32 bits what distinguishes it from earlier ones with the same
+/// number.
+pub fn uuid_of_namespace(identity: u64, namespace: u64) -> [u8; 16] {
+    uuid_of(mix(identity).wrapping_add(namespace))
 }
 
 /// A UUID as text, in lower case.

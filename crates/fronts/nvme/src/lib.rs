@@ -6,7 +6,7 @@
 //!   before that, the answer is an error, and every connection ends.
 //! - **A command is checked as a whole before it moves data or changes anything.** What is not supported is refused with the
 //!   standard's status, never ignored.
-//! - **Nothing a host sends harms another one.** A connection has a thread, a bounded budget of memory and a bounded number
+//! - **Nothing a host sends harms another one**, unless it may do that: a host may delete and format namespaces. A connection has a thread, a bounded budget of memory and a bounded number
 //!   of commands. Any misbehaviour leads to an error for its command or to the end of its own connection.
 //! - **A broken connection leaves whole units.** The data of a command are given to the drive when all of them have
 //!   arrived.

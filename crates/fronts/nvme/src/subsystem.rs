@@ -11,13 +11,12 @@ use tantalum_drive::Queue;
 
 use crate::addresses::Advertised;
 use crate::authentication::Hosts;
-use crate::blocks::BlockSpace;
 use crate::budget::SharedBudget;
 use crate::controller::{Controller, ControllerKind, Peer};
 use crate::errors::ErrorLog;
 use crate::events::critical_warning;
 use crate::mailbox::Mailbox;
-use crate::namespaces::Namespaces;
+use crate::namespaces::{Namespaces, Table, TableError};
 use crate::programs::Programs;
 
 /// Maximum number of controllers.
@@ -37,7 +36,7 @@ pub struct Settings {
     pub serial: String,
     /// The basis of its namespaces' identifiers: the same for the same image.
     pub identity: u64,
-    /// Bytes of a logical block: 4096 or 512.
+    /// Bytes of a logical block of a drive that was never divided or formatted: 4096 or 512.
     pub block_bytes: u32,
     /// The address that discovery tells; `None` for the one at which a host has come.
     pub advertised: Option<Advertised>,
@@ -51,7 +50,7 @@ pub struct Subsystem {
     pub hosts: Hosts,
     /// The way into the drive.
     pub queue: Queue,
-    /// Its namespaces, which neither come nor go while it is served.
+    /// Its namespaces.
     pub namespaces: Namespaces,
     /// Who executes commands about programs in the drive; without, there are none.
     pub programs: Option<Arc<dyn Programs>>,
@@ -87,19 +86,11 @@ struct Controllers {
 
 impl Subsystem {
     /// A subsystem of the drive that a queue leads to, for any host.
-    pub fn new(settings: Settings, queue: Queue) -> Subsystem {
-        let device = queue.drive().lock();
-        let blocks = BlockSpace::new(settings.block_bytes, device.limits().capacity_units);
-        let key_value = device.namespaces().iter().map(|namespace| namespace.namespace).collect();
-        let namespaces = Namespaces { blocks, key_value };
-        assert!(
-            namespaces.numbers().is_sorted_by(|number, next| number < next),
-            "hosts read namespaces in order, and their numbers are {:?}",
-            namespaces.numbers().collect::<Vec<_>>()
-        );
-        let has_volatile_cache = has_volatile_cache(&device);
-        drop(device);
-        Subsystem {
+    pub fn new(settings: Settings, queue: Queue) -> Result<Subsystem, TableError> {
+        let namespaces = Namespaces::load(queue.drive(), settings.block_bytes)?;
+        namespaces.resume(&queue);
+        let has_volatile_cache = has_volatile_cache(&queue.drive().lock());
+        Ok(Subsystem {
             settings,
             hosts: Hosts::default(),
             queue,
@@ -113,7 +104,15 @@ impl Subsystem {
             is_write_through: AtomicBool::new(false),
             controllers: Mutex::default(),
             made: Instant::now(),
-        }
+        })
+    }
+
+    /// The drive has power again, and no connection exists.
+    pub fn power_on(&self) -> Result<(), TableError> {
+        self.set_write_through(false);
+        self.namespaces.reload(self.queue.drive(), self.settings.block_bytes)?;
+        self.namespaces.resume(&self.queue);
+        Ok(())
     }
 
     /// Lets only these hosts connect.
@@ -160,17 +159,30 @@ impl Subsystem {
         admin: Arc<Mailbox>,
     ) -> Option<Arc<Controller>> {
         let warnings = critical_warning(&self.queue.drive().lock());
-        let mut controllers = self.controllers.lock();
-        if controllers.by_id.len() >= MOST_CONTROLLERS {
-            return None;
-        }
-        let id = controllers.free_id();
-        let has_command_sets = self.namespaces.have_records();
-        let controller = Controller::new(id, kind, host, keep_alive_ms, admin, warnings, has_command_sets);
-        let controller = Arc::new(controller);
-        let other = controllers.by_id.insert(id, Arc::clone(&controller));
-        assert!(other.is_none(), "controller {id} is in use, and a host got the same number");
-        Some(controller)
+        self.namespaces.with_table(|table| {
+            let mut controllers = self.controllers.lock();
+            if controllers.by_id.len() >= MOST_CONTROLLERS {
+                return None;
+            }
+            let id = controllers.free_id();
+            let has_command_sets = self.namespaces.have_records();
+            let controller =
+                Controller::new(id, kind, host, keep_alive_ms, admin, warnings, has_command_sets);
+            controllers.attach_known(&controller, table);
+            let controller = Arc::new(controller);
+            let other = controllers.by_id.insert(id, Arc::clone(&controller));
+            assert!(other.is_none(), "controller {id} is in use, and a host got the same number");
+            Some(controller)
+        })
+    }
+
+    /// The controllers of hosts with namespaces, in the order of their numbers.
+    pub fn io_controllers(&self) -> Vec<Arc<Controller>> {
+        let controllers = self.controllers.lock();
+        let of_io = controllers.by_id.values().filter(|controller| controller.kind == ControllerKind::Io);
+        let mut list: Vec<_> = of_io.cloned().collect();
+        list.sort_unstable_by_key(|controller| controller.id);
+        list
     }
 
     /// The controller with this number.
@@ -201,8 +213,10 @@ impl Subsystem {
             }
             critical_warning(&device)
         };
-        let controllers = self.controllers.lock();
-        controllers.by_id.values().for_each(|controller| controller.warn(warnings));
+        let concerned = self.io_controllers().into_iter();
+        for controller in concerned.filter(|controller| controller.warnings() != warnings) {
+            controller.warn(warnings, &self.namespaces.view(&controller).numbers());
+        }
     }
 
     /// The number of controllers.
@@ -212,6 +226,17 @@ impl Subsystem {
 }
 
 impl Controllers {
+    /// Attaches the namespaces that the controller's host has. One that is not to be shared stays with another controller.
+    fn attach_known(&self, controller: &Controller, table: &Table) {
+        let elsewhere = self.by_id.values().fold(0, |all, other| all | other.attached());
+        for (slot, entry) in table.entries() {
+            let is_free = entry.is_shared || elsewhere >> slot & 1 == 0;
+            if controller.kind == ControllerKind::Io && is_free && entry.attached.has(&controller.host.id) {
+                controller.set_attached(slot, true);
+            }
+        }
+    }
+
     /// A free number that was not used recently.
     fn free_id(&mut self) -> u16 {
         loop {

@@ -27,9 +27,21 @@ impl Device {
         self.ftl().map_or(0, |ftl| ftl.map().mapped_units().into())
     }
 
-    /// The key-value namespaces, in order of creation; none without power.
+    /// The key-value namespaces, in order of creation, except private ones; none without power.
     pub fn namespaces(&self) -> Vec<NamespaceInfo> {
-        self.ftl().map_or_else(Vec::new, |ftl| ftl.namespaces().collect())
+        let all = self.ftl().into_iter().flat_map(|ftl| ftl.namespaces());
+        all.filter(|info| !info.attributes.is_private).collect()
+    }
+
+    /// The number of the newest key-value namespace that ever existed, also if it was deleted; 0 if there was none, or without power.
+    pub fn last_namespace(&self) -> u32 {
+        self.ftl().map_or(0, |ftl| ftl.last_namespace())
+    }
+
+    /// The drive's own key-value namespaces ([`NamespaceAttributes::is_private`]), in order of creation; none without power.
+    pub fn private_namespaces(&self) -> Vec<NamespaceId> {
+        let all = self.ftl().into_iter().flat_map(|ftl| ftl.namespaces());
+        all.filter(|info| info.attributes.is_private).map(|info| info.namespace).collect()
     }
 
     /// The number of files that may have a list of what `fs_write` wrote, of files that have one, and of entries in all

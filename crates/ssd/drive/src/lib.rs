@@ -7,6 +7,7 @@
 //!   Some of its commands may go another [`CommandRoute`], through a program in the drive.
 //! - A [`Queue`] takes commands with their data, and delivers each answer when it is due. Servers use queues.
 //! - A [`Transfer`] is a read or a write among several that are issued together.
+//! - A [`Fence`] keeps out commands whose part of the drive has changed hands since they were checked.
 //! - Writes that repeat a recent one become shares, if [`Drive::set_remap_duplicates`] says so: below every client.
 //! - [`Answers`] are answers that are not due yet: those of a queue, or those that a client gives to others.
 //! - A [`WeakDrive`] is for looking at a drive without keeping it alive; `tantalum-control` does that.
@@ -20,6 +21,7 @@ mod client;
 mod clock;
 mod drive;
 mod duplicates;
+mod fence;
 mod guard;
 mod issue;
 mod made;
@@ -37,6 +39,7 @@ pub use client::Client;
 pub use clock::Clock;
 pub use drive::Drive;
 pub use duplicates::DuplicateCounts;
+pub use fence::{Fence, Fences};
 pub use guard::{DeviceGuard, WeakDrive};
 pub use made::{NewDrives, new_drives};
 pub use pacing::{Pacing, UnknownPacing};

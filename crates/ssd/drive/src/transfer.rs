@@ -6,6 +6,7 @@
 use tantalum::{Command, Completion, Fetches, Fills, Handle, Lpn, Nanoseconds, Status, UNIT_BYTES};
 
 use crate::drive::Drive;
+use crate::fence::Fence;
 use crate::guard::DeviceGuard;
 use crate::when::When;
 
@@ -21,6 +22,8 @@ pub struct Transfer<'a> {
     /// When it is done, unless it failed.
     done_ns: Nanoseconds,
     failed: Option<Status>,
+    fence: Option<Fence<'a>>,
+    is_kept_out: bool,
 }
 
 /// The bytes of a command, and their direction.
@@ -61,10 +64,28 @@ impl<'a> Transfer<'a> {
     }
 
     fn new(lpn: Lpn, bytes: Bytes<'a>) -> Transfer<'a> {
-        Transfer { lpn, bytes, moving: Moving::Nothing, done_ns: 0, failed: None }
+        Transfer {
+            lpn,
+            bytes,
+            moving: Moving::Nothing,
+            done_ns: 0,
+            failed: None,
+            fence: None,
+            is_kept_out: false,
+        }
     }
 
-    /// How it ended.
+    /// The same, which reaches the drive only as long as this right holds.
+    pub fn within(self, fence: Fence<'a>) -> Transfer<'a> {
+        Transfer { fence: Some(fence), ..self }
+    }
+
+    /// Whether its right had been withdrawn when it would have reached the drive: nothing was read or written.
+    pub fn was_kept_out(&self) -> bool {
+        self.is_kept_out
+    }
+
+    /// How it ended, unless it was kept out.
     pub fn ended(self) -> Result<Completion, Status> {
         self.failed.map_or(Ok(Completion { done_ns: self.done_ns }), Err)
     }
@@ -95,6 +116,13 @@ impl<'a> Transfer<'a> {
 
     fn issue(&mut self, drive: &mut DeviceGuard<'_>, is_filled: bool, when: When) {
         let lpn = self.lpn;
+        if self.fence.is_some_and(|fence| !fence.holds(drive)) {
+            self.is_kept_out = true;
+            if let Moving::Fills(fills) = &mut self.moving {
+                drive.skip_fills(fills, usize::MAX);
+            }
+            return;
+        }
         let ended = match (&mut self.bytes, &mut self.moving) {
             (Bytes::Write { data, handle, .. }, Moving::Fills(fills)) if is_filled => {
                 drive.issue_or_share(Command::WriteFilled { lpn, data, fills, handle: *handle }, when)
@@ -130,9 +158,14 @@ impl<'a> Transfer<'a> {
         if let (Moving::Fetches(fetches), Bytes::Read(data)) = (&self.moving, &mut self.bytes)
             && !fetches.fetch(data)
         {
+            let mut device = drive.lock();
+            if self.fence.is_some_and(|fence| !fence.holds(&device)) {
+                self.is_kept_out = true;
+                return;
+            }
             // the drive reports what is wrong
             let again = Command::Read { lpn: self.lpn, data };
-            match drive.lock().issue(again, self.done_ns) {
+            match device.issue(again, self.done_ns) {
                 Ok(completion) => self.done_ns = completion.done_ns,
                 Err(status) => self.failed = Some(status),
             }

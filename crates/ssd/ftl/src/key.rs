@@ -168,9 +168,30 @@ pub struct NamespaceAttributes {
     pub expected_records: u64,
     /// How full the index may be before it grows, in percent: 10 to 95.
     pub load_factor_percent: u8,
+    /// Whether it is the drive's own: its hosts neither see nor reach it.
+    pub is_private: bool,
 }
 
+/// The bit beside a load factor on flash that says that a namespace is the drive's own. A drive that knows no such namespaces finds an
+/// impossible load factor, and refuses the image.
+const PRIVATE: u8 = 1 << 7;
+
 impl NamespaceAttributes {
+    /// The load factor and the mark of a private namespace, as both are stored.
+    pub(crate) fn stored_load_factor(&self) -> u8 {
+        self.load_factor_percent | if self.is_private { PRIVATE } else { 0 }
+    }
+
+    /// The attributes with a load factor as it is stored.
+    pub(crate) fn of_stored(logs: u32, expected_records: u64, load_factor: u8) -> NamespaceAttributes {
+        NamespaceAttributes {
+            logs,
+            expected_records,
+            load_factor_percent: load_factor & !PRIVATE,
+            is_private: load_factor & PRIVATE != 0,
+        }
+    }
+
     /// Whether a drive of this many units can have such a namespace.
     pub(crate) fn is_possible(&self, logical_units: u32, geometry: &Geometry) -> bool {
         LOAD_FACTORS.contains(&self.load_factor_percent)
@@ -189,7 +210,7 @@ pub(crate) fn records_limit(logical_units: u32) -> u64 {
 
 impl Default for NamespaceAttributes {
     fn default() -> NamespaceAttributes {
-        NamespaceAttributes { logs: 0, expected_records: 0, load_factor_percent: 75 }
+        NamespaceAttributes { logs: 0, expected_records: 0, load_factor_percent: 75, is_private: false }
     }
 }
 

@@ -90,6 +90,7 @@ fn a_namespace_is_one_that_the_drive_could_make() {
         logs: GEOMETRY.dies(),
         expected_records: u64::from(UNITS) * 64,
         load_factor_percent: 95,
+        is_private: true,
     };
     for (namespace, attributes, step, possible) in [
         (1, largest, LAST, true),

@@ -1,6 +1,7 @@
 //! The context of an admin command.
 
 use crate::controller::Controller;
+use crate::namespaces::View;
 use crate::subsystem::Subsystem;
 
 /// The sender of a command and its connection, on which the answer depends.
@@ -9,6 +10,8 @@ pub struct Context<'a> {
     pub subsystem: &'a Subsystem,
     /// The controller.
     pub controller: &'a Controller,
+    /// The namespaces that it has.
+    pub view: &'a View,
     /// The address that the host reached, for the discovery log.
     pub address: Option<std::net::SocketAddr>,
 }

@@ -97,7 +97,7 @@ fn check_known(context: &Context<'_>, feature: u8) -> Result<(), Failure> {
 fn names_namespace(context: &Context<'_>, command: &Submission) -> Result<bool, Failure> {
     match command.namespace.get() {
         0 | ALL_NAMESPACES => Ok(false),
-        number if context.subsystem.namespaces.numbers().any(|existing| existing == number) => Ok(true),
+        number if context.view.numbers().contains(&number) => Ok(true),
         _ => Err(Failure::INVALID_NAMESPACE),
     }
 }

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::identity::uuid_of_namespace;
 use crate::io::{COPY_BLOCKS_BYTES, COPY_RANGES, TRANSFER_BYTES, TRANSFER_LIMIT_LOG2};
 use crate::limits::{ABORTS, EVENT_REQUESTS};
-use crate::namespaces::{ALL_NAMESPACES, BLOCK_NAMESPACE, Namespaces};
+use crate::namespaces::{ALL_NAMESPACES, Entry, FORMATS, Namespaces};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::fabrics::DISCOVERY_NQN;
@@ -29,67 +29,133 @@ const _: () = assert!(
 const _: () = assert!(COPY_BLOCKS_BYTES / 512 <= u16::MAX as u32, "the largest copy is told in 16 bits");
 const _: () = assert!(ADMIN_CAPSULE_BYTES.is_multiple_of(16), "capsules are told in units of 16 bytes");
 
+/// Controllers in one list.
+const CONTROLLERS_OF_LIST: usize = 2047;
+
 /// Granularity of the keep-alive timer, in units of 100 ms.
 const KEEP_ALIVE_GRANULARITY: u16 = 10;
 
 /// Answers the command.
 pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure> {
-    let (structure, set) = (command.dword(10) as u8, (command.dword(11) >> 24) as u8);
-    let subsystem = context.subsystem;
-    let namespace = command.namespace.get();
+    let structure = command.dword(10) as u8;
     if context.controller.kind == ControllerKind::Discovery && structure != cns::CONTROLLER {
         return Err(Failure::INVALID_FIELD);
     }
-    let namespaces = &subsystem.namespaces;
-    let is_blocks = namespace == BLOCK_NAMESPACE;
-    let key_value = namespaces.key_value(namespace);
-    let is_there = is_blocks || key_value.is_some();
-    let told = match (structure, set) {
-        (cns::CONTROLLER, _) => Some(bytes_of(&controller(context))),
-        (cns::CONTROLLER_OF_SET, command_set::NVM) => Some(bytes_of(&nvm_controller(subsystem))),
-        (cns::CONTROLLER_OF_SET, command_set::KEY_VALUE) if namespaces.have_records() => {
-            Some(vec![0; IDENTIFY_BYTES])
-        }
-        (cns::COMMAND_SETS, _) => Some(command_sets(namespaces)),
-        (cns::ACTIVE_NAMESPACES, _) => Some(list(namespaces.numbers(), namespace)?),
-        (cns::ACTIVE_NAMESPACES_OF_SET, command_set::NVM) => {
-            Some(list(std::iter::once(BLOCK_NAMESPACE), namespace)?)
-        }
-        (cns::ACTIVE_NAMESPACES_OF_SET, command_set::KEY_VALUE) if namespaces.have_records() => {
-            Some(list(namespaces.numbers().skip(1), namespace)?)
-        }
-        (cns::NAMESPACE, _) if is_blocks => Some(bytes_of(&block_namespace(subsystem))),
-        (cns::NAMESPACE_OF_SET, command_set::NVM) if is_blocks => Some(vec![0; IDENTIFY_BYTES]),
-        (cns::NAMESPACE_OF_SET, command_set::KEY_VALUE) if key_value.is_some() => {
-            Some(bytes_of(&key_value_namespace(subsystem, namespace)))
-        }
-        (cns::NAMESPACE_OF_ALL_SETS, _) if is_there => Some(bytes_of(&common_namespace(subsystem))),
-        (cns::NAMESPACE_DESCRIPTORS, _) if is_there => Some(descriptors(subsystem, namespace)),
-        _ => None,
+    let told = match structure {
+        cns::CONTROLLER => bytes_of(&controller(context)),
+        cns::CONTROLLER_OF_SET => controller_of_set(context, command)?,
+        cns::COMMAND_SETS => command_sets(&context.subsystem.namespaces),
+        cns::ACTIVE_NAMESPACES
+        | cns::ACTIVE_NAMESPACES_OF_SET
+        | cns::ALLOCATED_NAMESPACES
+        | cns::ALLOCATED_NAMESPACES_OF_SET => namespace_list(context, command)?,
+        cns::CONTROLLERS_OF_NAMESPACE | cns::CONTROLLERS => controller_list(context, command)?,
+        cns::NAMESPACE
+        | cns::ALLOCATED_NAMESPACE
+        | cns::NAMESPACE_OF_SET
+        | cns::NAMESPACE_OF_ALL_SETS
+        | cns::NAMESPACE_DESCRIPTORS => namespace(context, command)?,
+        _ => return Err(Failure::INVALID_FIELD),
     };
-    let bytes = told.as_ref().map_or(IDENTIFY_BYTES, Vec::len);
-    assert_eq!(bytes, IDENTIFY_BYTES, "structure {structure:#x} has another length than all others");
-    told.ok_or(match (structure, set) {
-        // the namespace is of another command set than the structure
-        (cns::NAMESPACE, _) | (cns::NAMESPACE_OF_SET, ..=command_set::KEY_VALUE) if is_there => {
-            Failure::COMMAND_SET
-        }
-        (cns::NAMESPACE | cns::NAMESPACE_OF_ALL_SETS | cns::NAMESPACE_DESCRIPTORS, _)
-        | (cns::NAMESPACE_OF_SET, ..=command_set::KEY_VALUE) => Failure::INVALID_NAMESPACE,
-        _ => Failure::INVALID_FIELD,
-    })
+    assert_eq!(told.len(), IDENTIFY_BYTES, "structure {structure:#x} has another length than all others");
+    Ok(told)
 }
 
-/// Namespaces above one.
-fn list(namespaces: impl Iterator<Item = u32>, above: u32) -> Result<Vec<u8>, Failure> {
+/// The command set that the command names.
+fn set_of(command: &Submission) -> u8 {
+    (command.dword(11) >> 24) as u8
+}
+
+fn controller_of_set(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure> {
+    match set_of(command) {
+        command_set::NVM => Ok(bytes_of(&nvm_controller())),
+        command_set::KEY_VALUE if context.subsystem.namespaces.have_records() => Ok(vec![0; IDENTIFY_BYTES]),
+        _ => Err(Failure::INVALID_FIELD),
+    }
+}
+
+/// A list of namespaces above the one that the command names: those that the controller has, or all.
+fn namespace_list(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure> {
+    let (structure, namespaces) = (command.dword(10) as u8, &context.subsystem.namespaces);
+    let is_of_set = matches!(structure, cns::ACTIVE_NAMESPACES_OF_SET | cns::ALLOCATED_NAMESPACES_OF_SET);
+    let is_active = matches!(structure, cns::ACTIVE_NAMESPACES | cns::ACTIVE_NAMESPACES_OF_SET);
+    let all = if is_active { context.view.numbers() } else { namespaces.numbers() };
+    let is_record = |number: u32| namespaces.key_value(number).is_some();
+    let listed: Vec<u32> = match (is_of_set, set_of(command)) {
+        (false, _) => all,
+        (true, command_set::NVM) => all.into_iter().filter(|number| !is_record(*number)).collect(),
+        (true, command_set::KEY_VALUE) if namespaces.have_records() => {
+            all.into_iter().filter(|number| is_record(*number)).collect()
+        }
+        _ => return Err(Failure::INVALID_FIELD),
+    };
+    let above = command.namespace.get();
     if above >= ALL_NAMESPACES - 1 {
         return Err(Failure::INVALID_NAMESPACE);
     }
-    let mut list: Vec<u8> =
-        namespaces.filter(|&namespace| namespace > above).flat_map(u32::to_le_bytes).collect();
-    assert!(list.len() <= IDENTIFY_BYTES, "{} namespaces do not fit into a list", list.len() / 4);
+    let listed = listed.into_iter().filter(|&number| number > above).take(IDENTIFY_BYTES / 4);
+    let mut list: Vec<u8> = listed.flat_map(u32::to_le_bytes).collect();
     list.resize(IDENTIFY_BYTES, 0);
     Ok(list)
+}
+
+/// A list of controllers from the one on that the command names: those that have its namespace, or all. Their number comes first.
+fn controller_list(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure> {
+    let (subsystem, number) = (context.subsystem, command.namespace.get());
+    let slot = match command.dword(10) as u8 {
+        cns::CONTROLLERS => None,
+        _ if subsystem.namespaces.key_value(number).is_some() => None,
+        _ => {
+            let slot = subsystem.namespaces.with_table(|table| table.find(number).map(|(slot, _)| slot));
+            Some(slot.ok_or(Failure::INVALID_NAMESPACE)?)
+        }
+    };
+    let from = (command.dword(10) >> 16) as u16;
+    let controllers = subsystem.io_controllers().into_iter().filter(|controller| controller.id >= from);
+    let listed = controllers.filter(|there| slot.is_none_or(|slot| there.attached() >> slot & 1 == 1));
+    let ids: Vec<u16> = listed.map(|controller| controller.id).take(CONTROLLERS_OF_LIST).collect();
+    let mut list = (ids.len() as u16).to_le_bytes().to_vec();
+    list.extend(ids.into_iter().flat_map(u16::to_le_bytes));
+    list.resize(IDENTIFY_BYTES, 0);
+    Ok(list)
+}
+
+/// A structure of one namespace. One that could exist but does not, or that the controller does not have, has zeros.
+fn namespace(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure> {
+    let (subsystem, number) = (context.subsystem, command.namespace.get());
+    let (structure, set) = (command.dword(10) as u8, set_of(command));
+    if structure == cns::NAMESPACE_OF_SET && set > command_set::KEY_VALUE {
+        return Err(Failure::INVALID_FIELD);
+    }
+    if subsystem.namespaces.key_value(number).is_some() {
+        return match structure {
+            cns::NAMESPACE_OF_SET if set == command_set::KEY_VALUE => {
+                Ok(bytes_of(&key_value_namespace(subsystem, number)))
+            }
+            cns::NAMESPACE_OF_ALL_SETS => Ok(bytes_of(&common_namespace(subsystem, true))),
+            cns::NAMESPACE_DESCRIPTORS => Ok(descriptors(subsystem, number.into(), command_set::KEY_VALUE)),
+            _ => Err(Failure::COMMAND_SET),
+        };
+    }
+    // what all namespaces have in common
+    if number == ALL_NAMESPACES && structure == cns::NAMESPACE {
+        return Ok(bytes_of(&any_block_namespace(&subsystem.queue.drive().lock(), &BlockSpace::NONE)));
+    }
+    let is_active = context.view.blocks(number).is_some();
+    let is_told = is_active || structure == cns::ALLOCATED_NAMESPACE;
+    let entry = subsystem.namespaces.with_table(|table| table.find(number).map(|(_, entry)| entry.clone()));
+    let Some(entry) = entry.filter(|_| is_told) else {
+        let is_possible = (1..=subsystem.namespaces.highest()).contains(&number);
+        let is_empty = is_possible && structure != cns::NAMESPACE_DESCRIPTORS;
+        return if is_empty { Ok(vec![0; IDENTIFY_BYTES]) } else { Err(Failure::INVALID_NAMESPACE) };
+    };
+    match structure {
+        cns::NAMESPACE_OF_SET if set != command_set::NVM => Err(Failure::COMMAND_SET),
+        cns::NAMESPACE_OF_SET => Ok(vec![0; IDENTIFY_BYTES]),
+        cns::NAMESPACE_OF_ALL_SETS => Ok(bytes_of(&common_namespace(subsystem, entry.is_shared))),
+        cns::NAMESPACE_DESCRIPTORS => Ok(descriptors(subsystem, entry.identity(), command_set::NVM)),
+        _ => Ok(bytes_of(&block_namespace(subsystem, &entry))),
+    }
 }
 
 fn controller(context: &Context<'_>) -> Controller {
@@ -123,6 +189,7 @@ fn controller(context: &Context<'_>) -> Controller {
 
 /// Fields that only a controller with namespaces reports.
 fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
+    let table = subsystem.namespaces.table();
     let device = subsystem.queue.drive().lock();
     told.kind = 1;
     told.subsystem_name = text(&subsystem.settings.name, 0);
@@ -137,18 +204,23 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.abort_limit = ABORTS as u8 - 1;
     told.temperatures = [343.into(), 353.into()];
     told.capacity[0] = (device.limits().capacity_units * UNIT_BYTES as u64).into();
+    told.unallocated[0] = (u64::from(table.largest_free()) * UNIT_BYTES as u64).into();
+    // Namespace Management and Attachment
+    told.admin_commands = (1 << 3).into();
     told.submission_bytes = 6 << 4 | 6;
     told.completion_bytes = 4 << 4 | 4;
     let namespaces = &subsystem.namespaces;
-    told.namespaces = namespaces.numbers().max().unwrap_or(1).into();
-    told.most_namespaces = (namespaces.numbers().count() as u32).into();
+    told.namespaces = namespaces.highest().into();
+    told.most_namespaces = namespaces.most().into();
     // Compare, Dataset Management, Write Zeroes, Verify, Copy
     told.io_commands = (1 | 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8).into();
     told.copy_formats = 1.into();
     // a flush may name all namespaces
     told.write_cache = 3 << 1 | u8::from(subsystem.has_volatile_cache());
-    // one block, if writes across units are not atomic
-    let whole = written_whole(&device, &namespaces.blocks);
+    // one block, if writes across units are not atomic; otherwise those of the namespace with the largest blocks, which has the fewest
+    let of_namespaces = table.entries().map(|(_, entry)| entry.space());
+    let largest = of_namespaces.max_by_key(|space| space.block_bytes).unwrap_or(BlockSpace::NONE);
+    let whole = written_whole(&device, &largest);
     let blocks = if whole.boundary == 0 { whole.blocks } else { 0 };
     told.atomic = blocks.into();
     told.atomic_power_fail = blocks.into();
@@ -158,35 +230,46 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.sgl_descriptors = 1;
 }
 
-fn block_namespace(subsystem: &Subsystem) -> Namespace {
-    let device = subsystem.queue.drive().lock();
-    let space = &subsystem.namespaces.blocks;
+/// What all block namespaces with blocks of this size have in common.
+fn any_block_namespace(device: &Device, space: &BlockSpace) -> Namespace {
     let mut told: Namespace = empty();
-    told.size = space.blocks.into();
-    told.capacity = space.blocks.into();
-    told.used = space.blocks.into();
     // the atomic fields and the preferred sizes are valid
     told.features = 1 << 1 | 1 << 4;
-    told.sharing = 1;
     // deallocated blocks read as zeros, and Write Zeroes deallocates
     told.deallocate = 1 | 1 << 3;
     let unit = (space.per_unit() - 1) as u16;
-    let Whole { blocks, boundary } = written_whole(&device, space);
+    let Whole { blocks, boundary } = written_whole(device, space);
     told.atomic = [blocks.into(), blocks.into(), 0.into()];
     told.boundary = [boundary.into(), 0.into(), boundary.into()];
-    told.bytes[0] = (device.limits().capacity_units * UNIT_BYTES as u64).into();
-    let (page, stripe) = written_best(&device, space);
+    let (page, stripe) = written_best(device, space);
     told.preferred = [page, page, unit, unit].map(Into::into);
     told.optimal_write = stripe.into();
     let copy_blocks = COPY_BLOCKS_BYTES / space.block_bytes;
     told.copy_range = (copy_blocks as u16).into();
     told.copy_blocks = copy_blocks.into();
     told.copy_ranges = (COPY_RANGES - 1) as u8;
-    told.attributes = is_write_protected(&device).into();
-    told.guid = guid(subsystem, BLOCK_NAMESPACE);
-    told.eui64 = eui64(subsystem, BLOCK_NAMESPACE);
-    told.block_formats[0] =
-        BlockFormat { block_bytes_log2: space.block_bytes_log2(), ..BlockFormat::default() };
+    told.attributes = is_write_protected(device).into();
+    told.formats = FORMATS.len() as u8 - 1;
+    for (format, block_bytes) in told.block_formats.iter_mut().zip(FORMATS) {
+        // blocks that are parts of units are slower
+        let performance = u8::from(block_bytes < UNIT_BYTES as u32);
+        let block_bytes_log2 = block_bytes.trailing_zeros() as u8;
+        *format = BlockFormat { block_bytes_log2, performance, ..BlockFormat::default() };
+    }
+    told
+}
+
+fn block_namespace(subsystem: &Subsystem, entry: &Entry) -> Namespace {
+    let (space, identity) = (entry.space(), entry.identity());
+    let mut told = any_block_namespace(&subsystem.queue.drive().lock(), &space);
+    told.size = space.blocks.into();
+    told.capacity = space.blocks.into();
+    told.used = space.blocks.into();
+    told.bytes[0] = (u64::from(entry.units) * UNIT_BYTES as u64).into();
+    told.format = entry.format;
+    told.sharing = entry.is_shared.into();
+    told.guid = guid(subsystem, identity);
+    told.eui64 = eui64(subsystem, identity);
     told
 }
 
@@ -218,10 +301,10 @@ fn written_best(device: &Device, space: &BlockSpace) -> (u16, u16) {
     (blocks(page_bytes), blocks(pages * page_bytes))
 }
 
-fn common_namespace(subsystem: &Subsystem) -> CommonNamespace {
+fn common_namespace(subsystem: &Subsystem, is_shared: bool) -> CommonNamespace {
     let device = subsystem.queue.drive().lock();
     let mut told: CommonNamespace = empty();
-    told.sharing = 1;
+    told.sharing = is_shared.into();
     told.attributes = is_write_protected(&device).into();
     told.status = is_ready(&device).into();
     told
@@ -236,10 +319,11 @@ fn is_ready(device: &Device) -> bool {
     device.has_power()
 }
 
-fn nvm_controller(subsystem: &Subsystem) -> NvmController {
+fn nvm_controller() -> NvmController {
     let mut told: NvmController = empty();
-    // the number of blocks that a command can name
-    let most = (subsystem.namespaces.blocks.bytes(1 << 16) / UNIT_BYTES as u64).trailing_zeros() as u8;
+    // the number of the largest blocks that a command can name
+    let largest = FORMATS.iter().max().copied().unwrap_or(0);
+    let most = ((u64::from(largest) << 16) / UNIT_BYTES as u64).trailing_zeros() as u8;
     told.limits = [most, most, 0];
     told
 }
@@ -252,21 +336,21 @@ fn key_value_namespace(subsystem: &Subsystem, namespace: u32) -> KeyValueNamespa
     told.size = (limits.capacity_units * UNIT_BYTES as u64).into();
     told.sharing = 1;
     told.attributes = is_write_protected(&device).into();
-    told.guid = guid(subsystem, namespace);
-    told.eui64 = eui64(subsystem, namespace);
+    told.guid = guid(subsystem, namespace.into());
+    told.eui64 = eui64(subsystem, namespace.into());
     told.formats[0].key_bytes = (limits.key_value.key_bytes as u16).into();
     told.formats[0].value_bytes = TRANSFER_BYTES.min(limits.key_value.value_bytes as u32).into();
     told
 }
 
-/// A locally administered identifier: the image's identity and the namespace.
-fn eui64(subsystem: &Subsystem, namespace: u32) -> [u8; 8] {
-    let mut id = (subsystem.settings.identity ^ u64::from(namespace)).to_be_bytes();
+/// A locally administered identifier: the image's identity and the namespace's.
+fn eui64(subsystem: &Subsystem, namespace: u64) -> [u8; 8] {
+    let mut id = (subsystem.settings.identity ^ namespace).to_be_bytes();
     id[0] = id[0] & !1 | 2;
     id
 }
 
-fn guid(subsystem: &Subsystem, namespace: u32) -> [u8; 16] {
+fn guid(subsystem: &Subsystem, namespace: u64) -> [u8; 16] {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&tantalum_image::mix(subsystem.settings.identity).to_be_bytes());
     id[8..].copy_from_slice(&eui64(subsystem, namespace));
@@ -274,8 +358,7 @@ fn guid(subsystem: &Subsystem, namespace: u32) -> [u8; 16] {
 }
 
 /// Type, length, two reserved bytes, and the value.
-fn descriptors(subsystem: &Subsystem, namespace: u32) -> Vec<u8> {
-    let set = if namespace == BLOCK_NAMESPACE { command_set::NVM } else { command_set::KEY_VALUE };
+fn descriptors(subsystem: &Subsystem, namespace: u64, set: u8) -> Vec<u8> {
     let mut list = Vec::with_capacity(IDENTIFY_BYTES);
     let mut add = |kind: u8, value: &[u8]| {
         list.extend([kind, value.len() as u8, 0, 0]);

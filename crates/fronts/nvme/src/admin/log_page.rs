@@ -112,13 +112,11 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
     }
 }
 
-/// Namespaces neither come nor go while a controller exists; all of them change when the drive becomes read-only.
+/// Those that changed for the controller; if they are more than the log has room for, it says only that.
 fn changed_namespaces(context: &Context<'_>) -> Vec<u8> {
-    let mut log = Vec::new();
-    if context.controller.have_namespaces_changed() {
-        log.extend(context.subsystem.namespaces.numbers().flat_map(u32::to_le_bytes));
-    }
-    assert!(log.len() <= 4096, "{} changed namespaces do not fit into their log", log.len() / 4);
+    let changed = context.controller.changed_namespaces();
+    let told = if changed.len() > 1024 { &[ALL_NAMESPACES][..] } else { &changed };
+    let mut log: Vec<u8> = told.iter().flat_map(|number| number.to_le_bytes()).collect();
     log.resize(4096, 0);
     log
 }
@@ -204,6 +202,9 @@ fn effects(commands: &[(u8, bool)]) -> Vec<u8> {
         admin::KEEP_ALIVE,
     ] {
         tell(opcode.into(), effect::SUPPORTED);
+    }
+    for opcode in [admin::NAMESPACE_MANAGEMENT, admin::NAMESPACE_ATTACHMENT] {
+        tell(opcode.into(), effect::SUPPORTED | effect::CHANGES_INVENTORY);
     }
     debug_assert!(
         commands

@@ -5,6 +5,7 @@ mod context;
 pub mod features;
 pub mod identify;
 pub mod log_page;
+mod namespaces;
 
 pub use context::Context;
 
@@ -36,6 +37,8 @@ pub fn transfer(command: &Submission, kind: ControllerKind) -> Result<Transfer, 
         admin::GET_LOG_PAGE => log_page::bytes_of(command).map(Transfer::ToHost),
         admin::SET_FEATURES => Ok(features::sent(command)),
         admin::GET_FEATURES => features::given(command),
+        admin::NAMESPACE_MANAGEMENT => Ok(namespaces::managed(command)),
+        admin::NAMESPACE_ATTACHMENT => Ok(namespaces::attached()),
         admin::ABORT | admin::ASYNC_EVENT | admin::KEEP_ALIVE => Ok(Transfer::None),
         _ => Err(Failure::INVALID_OPCODE),
     }
@@ -54,6 +57,8 @@ pub fn answer(context: &Context<'_>, command: &Submission, data: &[u8]) -> Resul
         admin::GET_LOG_PAGE => log_page::answer(context, command).map(Answer::data),
         admin::SET_FEATURES => features::set(context, command, data),
         admin::GET_FEATURES => features::get(context, command),
+        admin::NAMESPACE_MANAGEMENT => namespaces::manage(context, command, data),
+        admin::NAMESPACE_ATTACHMENT => namespaces::attach(context, command, data),
         admin::KEEP_ALIVE => Ok(Answer::default()),
         _ => Err(Failure::INVALID_OPCODE),
     }

@@ -117,6 +117,7 @@ fn server_of(device: Device, pacing: Pacing, is_limit: bool) -> io::Result<Serve
         advertised: None,
     };
     let subsystem = Subsystem::new(naming, Queue::new(Drive::new(device), answers));
+    let subsystem = subsystem.map_err(io::Error::other)?;
     let subsystem = if is_limit { subsystem.without_drive() } else { subsystem };
     Server::start(Arc::new(subsystem), SocketAddr::from(([127, 0, 0, 1], 0)))
 }

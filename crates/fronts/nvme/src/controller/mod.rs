@@ -6,7 +6,7 @@
 mod properties;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -39,6 +39,8 @@ pub struct Controller {
     /// The host that connected.
     pub host: Peer,
     state: Mutex<State>,
+    /// A bit for each block namespace that is attached, by slot of their table. It changes only while that does not.
+    attached: AtomicU32,
     /// When the host last sent something, in milliseconds after `made`.
     heard_ms: AtomicU64,
     made: Instant,
@@ -105,7 +107,22 @@ impl Controller {
             has_ended: false,
         };
         let (heard_ms, made) = (AtomicU64::new(0), Instant::now());
-        Controller { id, kind, host, state: Mutex::new(state), heard_ms, made }
+        let attached = AtomicU32::new(0);
+        Controller { id, kind, host, state: Mutex::new(state), attached, heard_ms, made }
+    }
+
+    /// The block namespaces that are attached to it, a bit for each slot of their table.
+    #[inline]
+    pub fn attached(&self) -> u32 {
+        self.attached.load(Ordering::Acquire)
+    }
+
+    /// Attaches or detaches the block namespace of a slot.
+    pub fn set_attached(&self, slot: usize, is_attached: bool) {
+        match is_attached {
+            true => self.attached.fetch_or(1 << slot, Ordering::Release),
+            false => self.attached.fetch_and(!(1 << slot), Ordering::Release),
+        };
     }
 
     /// Whether it accepts commands other than Fabrics commands.
@@ -157,11 +174,27 @@ impl Controller {
         self.state.lock().connections.get(&queue).cloned()
     }
 
-    /// The drive now has these critical warnings: the host is notified if it asked for such events.
-    pub fn warn(&self, warnings: u8) {
+    /// The drive now has these critical warnings: the host is notified if it asked for such events. `numbers` are its namespaces.
+    pub fn warn(&self, warnings: u8, numbers: &[u32]) {
         let mut state = self.state.lock();
         if self.kind == ControllerKind::Io
-            && state.events.warn(warnings)
+            && state.events.warn(warnings, numbers)
+            && let Some(admin) = state.connections.get(&0)
+        {
+            admin.post(Message::Event);
+        }
+    }
+
+    /// The critical warnings that the host knows of, or is about to.
+    pub fn warnings(&self) -> u8 {
+        self.state.lock().events.warnings()
+    }
+
+    /// These namespaces have changed for the host, which is notified if it asked for that.
+    pub fn tell_changed(&self, numbers: &[u32]) {
+        let mut state = self.state.lock();
+        if self.kind == ControllerKind::Io
+            && state.events.change(numbers)
             && let Some(admin) = state.connections.get(&0)
         {
             admin.post(Message::Event);
@@ -230,9 +263,9 @@ impl Controller {
         self.state.lock().events.was_read(log_page);
     }
 
-    /// Whether namespaces have changed since the host last read the list of changes.
-    pub fn have_namespaces_changed(&self) -> bool {
-        self.state.lock().events.have_namespaces_changed()
+    /// The namespaces that have changed since the host last read the list of changes, in order.
+    pub fn changed_namespaces(&self) -> Vec<u32> {
+        self.state.lock().events.changed_namespaces().to_vec()
     }
 
     // -- properties ---------------------------------------------------------------------------------------------

@@ -1,16 +1,17 @@
 //! Copy (NVM, section 3.2.2): the drive shares what it can, as the standard leaves the method of copying open. The rest is
 //! read and written: parts of units, ranges that are not aligned to units, and overlapping ranges.
 
-use tantalum::{Lpn, ShareRange, Status, UNIT_BYTES};
-use tantalum_drive::{Drive, Request, When};
+use tantalum::{Lpn, ShareRange, UNIT_BYTES};
+use tantalum_drive::{Request, When};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+use super::part::Part;
 use super::read;
 use super::transfer::TRANSFER_BYTES;
 use super::work::{Force, Worked};
 use super::write::{flush_if, write};
-use crate::blocks::{BlockSpace, Blocks, Units};
+use crate::blocks::{Blocks, Units};
 use crate::failure::Failure;
 use crate::wire::command::Submission;
 
@@ -61,7 +62,8 @@ pub fn sources_of(data: &[u8]) -> Option<Vec<(u64, u64)>> {
 
 /// Copies ranges, one after the other, to consecutive blocks starting at `to`. If one fails, the completion says how
 /// many were copied.
-pub fn copy(drive: &Drive, when: When, space: &BlockSpace, to: u64, data: &[u8], force: Force) -> Worked {
+pub fn copy(part: Part<'_>, when: When, to: u64, data: &[u8], force: Force) -> Worked {
+    let space = part.space;
     let sources = sources_of(data).ok_or(Failure::INVALID_FIELD)?.into_iter();
     let sources = sources.map(|(first, count)| space.blocks(first, count as u32));
     let sources = sources.collect::<Result<Vec<Blocks>, Failure>>()?;
@@ -73,7 +75,7 @@ pub fn copy(drive: &Drive, when: When, space: &BlockSpace, to: u64, data: &[u8],
     let (first, mut to, mut done_ns) = (to, to, 0);
     for (copied, &source) in sources.iter().enumerate() {
         let target = Blocks { first: to, count: source.count };
-        let ended = copy_range(drive, when, space, source, target);
+        let ended = copy_range(part, when, source, target);
         let (_, range_ns) = ended.map_err(|failure| failure.with_result(copied as u64))?;
         done_ns = done_ns.max(range_ns);
         to += u64::from(source.count);
@@ -84,16 +86,16 @@ pub fn copy(drive: &Drive, when: When, space: &BlockSpace, to: u64, data: &[u8],
         "{} ranges of {total} blocks were copied elsewhere than from block {first} on",
         sources.len()
     );
-    flush_if(force, drive, when, done_ns)
+    flush_if(force, part, when, done_ns)
 }
 
-fn copy_range(drive: &Drive, when: When, space: &BlockSpace, source: Blocks, target: Blocks) -> Worked {
-    let (from, onto) = (space.units(source), space.units(target));
+fn copy_range(part: Part<'_>, when: When, source: Blocks, target: Blocks) -> Worked {
+    let (from, onto) = (part.space.units(source), part.space.units(target));
     if from.are_whole() && onto.are_whole() && !overlap(from, onto) {
-        return share(drive, when, from, onto);
+        return share(part, when, from, onto);
     }
-    let (answer, read_ns) = read::read(drive, when, space, source, Vec::new())?;
-    let (answer, written_ns) = write(drive, when, space, target, answer.data, Force(false))
+    let (answer, read_ns) = read::read(part, when, source, Vec::new())?;
+    let (answer, written_ns) = write(part, when, target, answer.data, Force(false))
         .map(|(_, written_ns)| (Default::default(), written_ns))?;
     Ok((answer, written_ns.max(read_ns)))
 }
@@ -103,14 +105,14 @@ fn overlap(from: Units, onto: Units) -> bool {
 }
 
 /// Shares runs of mapped units, and deallocates where the source is unmapped.
-fn share(drive: &Drive, when: When, from: Units, onto: Units) -> Worked {
+fn share(part: Part<'_>, when: When, from: Units, onto: Units) -> Worked {
     let (mut at, mut done_ns) = (0, 0);
     while at < from.count {
         let (src, dst) = (Lpn(from.first.0 + at), Lpn(onto.first.0 + at));
-        let (units, is_mapped) = run(drive, src, from.count - at);
+        let (units, is_mapped) = run(part, src, from.count - at)?;
         let reply = match is_mapped {
-            true => share_or_write(drive, when, ShareRange { dst, src, units })?,
-            false => drive.perform(Request::Trim { lpn: dst, units }, when)?.done_ns,
+            true => share_or_write(part, when, ShareRange { dst, src, units })?,
+            false => part.perform(Request::Trim { lpn: dst, units }, when)?.done_ns,
         };
         done_ns = done_ns.max(reply);
         at += units;
@@ -121,24 +123,23 @@ fn share(drive: &Drive, when: When, from: Units, onto: Units) -> Worked {
 
 /// The number of units from here that are mapped like the first one, or unmapped like it; at most the limit of one
 /// share.
-fn run(drive: &Drive, first: Lpn, most: u32) -> (u32, bool) {
-    let device = drive.lock();
+fn run(part: Part<'_>, first: Lpn, most: u32) -> Result<(u32, bool), Failure> {
+    let device = part.lock()?;
     let is_mapped = device.is_mapped(first);
     let most = most.min(device.limits().share_units.max(1));
     let same = (1..most).take_while(|&units| device.is_mapped(Lpn(first.0 + units)) == is_mapped).count();
-    (1 + same as u32, is_mapped)
+    Ok((1 + same as u32, is_mapped))
 }
 
 /// The drive may have no room for another owner; another client may have unmapped a unit meanwhile.
-fn share_or_write(drive: &Drive, when: When, range: ShareRange) -> Result<u64, Failure> {
-    match drive.perform(Request::Share { ranges: vec![range], deferred: true }, when) {
-        Ok(reply) => Ok(reply.done_ns),
-        Err(Status::OverLimit { .. } | Status::Unmapped { .. }) => {
+fn share_or_write(part: Part<'_>, when: When, range: ShareRange) -> Result<u64, Failure> {
+    match part.perform(Request::Share { ranges: vec![range], deferred: true }, when) {
+        Err(Failure::OVER_LIMIT | Failure::UNMAPPED) => {
             let mut data = vec![0; range.units as usize * UNIT_BYTES];
-            let read = drive.read(range.src, &mut data, when)?;
-            let written = drive.write(range.dst, &data, false, when)?;
+            let read = part.read(range.src, &mut data, when)?;
+            let written = part.write(range.dst, &data, false, when)?;
             Ok(written.done_ns.max(read.done_ns))
         }
-        Err(status) => Err(status.into()),
+        shared => Ok(shared?.done_ns),
     }
 }

@@ -2,15 +2,16 @@
 //! records, in any namespaces, all or nothing.
 
 use tantalum::{Command, Key, KvRecord, NamespaceId};
-use tantalum_drive::{Drive, InReply, OwnedRecord, Request, When};
+use tantalum_drive::{InReply, OwnedRecord, Request, When};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::part::Part;
 use super::transfer::{TRANSFER_BYTES, Transfer};
 use super::work::Worked;
 use crate::failure::Failure;
 use crate::mailbox::Answer;
-use crate::namespaces::namespace_of;
+use crate::namespaces::{Namespaces, namespace_of, number_of};
 use crate::wire::command::Submission;
 use crate::wire::opcode::{key_value as opcode, vendor};
 
@@ -138,41 +139,43 @@ impl KeyValueCommand {
     }
 
     /// Executes it on the drive.
-    pub fn work(self, drive: &Drive, when: When, data: Vec<u8>) -> Worked {
+    pub fn work(self, part: Part<'_>, namespaces: &Namespaces, when: When, data: Vec<u8>) -> Worked {
         let nothing = |request| {
-            let reply = drive.perform(request, when)?;
+            let reply = part.perform(request, when)?;
             Ok((Answer::default(), reply.done_ns))
         };
         match self {
             KeyValueCommand::Store(namespace, key, condition, _) => {
-                store(drive, when, namespace, key, condition, &data)
+                store(part, when, namespace, key, condition, &data)
             }
             KeyValueCommand::Retrieve(namespace, key, bytes) => {
-                let reply = drive.perform(Request::KvGet { namespace, key, value: InReply }, when)?;
+                let reply = part.perform(Request::KvGet { namespace, key, value: InReply }, when)?;
                 let done_ns = reply.done_ns;
                 let mut value = reply.into_data();
                 let result = value.len() as u64;
                 value.truncate(bytes as usize);
                 Ok((Answer { data: value, result, ..Answer::default() }, done_ns))
             }
-            KeyValueCommand::List(namespace, from, bytes) => list(drive, when, namespace, from, bytes),
+            KeyValueCommand::List(namespace, from, bytes) => list(part, when, namespace, from, bytes),
             KeyValueCommand::Delete(namespace, key) => nothing(Request::KvDelete { namespace, key }),
             KeyValueCommand::Exist(namespace, key) => nothing(Request::KvExists { namespace, key }),
-            KeyValueCommand::Put(_) => nothing(Request::KvPut { records: records_of(&data)? }),
+            KeyValueCommand::Put(_) => {
+                nothing(Request::KvPut { records: existing_records_of(&data, namespaces)? })
+            }
         }
     }
 }
 
 /// Nobody else has the drive between the check and the store.
 fn store(
-    drive: &Drive,
+    part: Part<'_>,
     when: When,
     namespace: NamespaceId,
     key: Key,
     condition: Condition,
     value: &[u8],
 ) -> Worked {
-    let mut device = drive.lock();
+    let mut device = part.lock()?;
     if condition != Condition::None {
         let there = device.issue(Command::KvExists { namespace, key }, when).map(drop);
         match (Failure::of(there), condition) {
@@ -187,10 +190,10 @@ fn store(
 }
 
 /// The number of keys in the list, then each key with its length, at a multiple of four bytes.
-fn list(drive: &Drive, when: When, namespace: NamespaceId, from: Option<Key>, bytes: u32) -> Worked {
+fn list(part: Part<'_>, when: When, namespace: NamespaceId, from: Option<Key>, bytes: u32) -> Worked {
     let limit = (bytes as usize - 4) / 4;
     let mut keys = Vec::new();
-    let completion = drive.lock().issue(Command::KvList { namespace, from, keys: &mut keys, limit }, when)?;
+    let completion = part.lock()?.issue(Command::KvList { namespace, from, keys: &mut keys, limit }, when)?;
     let mut list = vec![0; 4];
     let mut count: u32 = 0;
     for key in &keys {
@@ -208,6 +211,14 @@ fn list(drive: &Drive, when: When, namespace: NamespaceId, from: Option<Key>, by
     list[..4].copy_from_slice(&count.to_le_bytes());
     list.resize(bytes as usize, 0);
     Ok((Answer { data: list, result: count.into(), ..Answer::default() }, completion.done_ns))
+}
+
+/// The records that [`PutRecord`]s with their values describe, all of namespaces that hosts have.
+pub(crate) fn existing_records_of(data: &[u8], namespaces: &Namespaces) -> Result<Vec<OwnedRecord>, Failure> {
+    let records = records_of(data)?;
+    let are_there =
+        records.iter().all(|(namespace, ..)| namespaces.key_value(number_of(*namespace)).is_some());
+    if are_there { Ok(records) } else { Err(Failure::INVALID_NAMESPACE) }
 }
 
 /// The records that [`PutRecord`]s with their values describe.

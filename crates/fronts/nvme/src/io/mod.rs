@@ -6,6 +6,7 @@
 pub(crate) mod copy;
 pub(crate) mod deallocate;
 pub mod key_value;
+mod part;
 mod read;
 mod read_modify_write;
 mod transfer;
@@ -24,11 +25,12 @@ pub use work::{Force, Worked};
 use crate::blocks::{BlockSpace, Blocks, Units};
 use crate::failure::Failure;
 use crate::mailbox::Answer;
-use crate::namespaces::{ALL_NAMESPACES, BLOCK_NAMESPACE, Namespaces};
+use crate::namespaces::{ALL_NAMESPACES, Target, View};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::opcode::nvm;
 use key_value::KeyValueCommand;
+use part::Part;
 use vendor::VendorCommand;
 
 /// An I/O command whose fields have been checked.
@@ -72,22 +74,24 @@ mod bit {
 }
 
 impl IoCommand {
-    /// Reads a command's fields and checks them.
-    pub fn decode(command: &Submission, namespaces: &Namespaces) -> Result<IoCommand, Failure> {
+    /// Reads a command's fields and checks them. Returns also its namespace.
+    pub fn decode(command: &Submission, view: &View) -> Result<(Target, IoCommand), Failure> {
         let namespace = command.namespace.get();
-        if namespace == BLOCK_NAMESPACE {
-            return IoCommand::decode_blocks(command, &namespaces.blocks);
+        if let Some(target) = view.blocks(namespace) {
+            return Ok((*target, IoCommand::decode_blocks(command, &target.space)?));
         }
         let is_flush = command.opcode == nvm::FLUSH;
-        match namespaces.key_value(namespace) {
-            Some(_) if is_flush => Ok(IoCommand::Flush),
-            None if is_flush && namespace == ALL_NAMESPACES => Ok(IoCommand::Flush),
-            Some(namespace) => KeyValueCommand::decode(command, namespace).map(IoCommand::KeyValue),
-            None => Err(Failure::INVALID_NAMESPACE),
-        }
+        let decoded = match view.key_value(namespace) {
+            Some(_) if is_flush => IoCommand::Flush,
+            None if is_flush && namespace == ALL_NAMESPACES => IoCommand::Flush,
+            Some(namespace) => IoCommand::KeyValue(KeyValueCommand::decode(command, namespace)?),
+            None => return Err(Failure::INVALID_NAMESPACE),
+        };
+        Ok((*view.records(), decoded))
     }
 
-    fn decode_blocks(command: &Submission, space: &BlockSpace) -> Result<IoCommand, Failure> {
+    /// Reads the fields of a command for a namespace with these blocks.
+    pub fn decode_blocks(command: &Submission, space: &BlockSpace) -> Result<IoCommand, Failure> {
         let force = Force(command.bit(12, bit::FORCE));
         let blocks = || space.blocks(command.first_block(), (command.dword(12) & 0xffff) + 1);
         let transferred = || {
@@ -132,9 +136,9 @@ impl IoCommand {
     }
 
     /// Counts it.
-    pub fn count(&self, subsystem: &Subsystem) {
+    pub fn count(&self, subsystem: &Subsystem, space: &BlockSpace) {
         let counts = &subsystem.counts;
-        match self.transfer(&subsystem.namespaces.blocks) {
+        match self.transfer(space) {
             Transfer::FromHost(_) => counts.writes.fetch_add(1, Ordering::Relaxed),
             Transfer::ToHost(_) => counts.reads.fetch_add(1, Ordering::Relaxed),
             Transfer::None => 0,
@@ -142,8 +146,7 @@ impl IoCommand {
     }
 
     /// The units and the direction, if it is a read, or a write of whole units: these may be issued together.
-    pub fn access(&self, subsystem: &Subsystem) -> Option<(Units, Direction)> {
-        let space = &subsystem.namespaces.blocks;
+    pub fn access(&self, subsystem: &Subsystem, space: &BlockSpace) -> Option<(Units, Direction)> {
         match *self {
             IoCommand::Read(blocks) => Some((space.units(blocks), Direction::ToHost)),
             IoCommand::Write(blocks, fua) => {
@@ -167,24 +170,29 @@ impl IoCommand {
     }
 
     /// Executes it, with the data that came from the host.
-    pub fn work(self, subsystem: &Subsystem, when: When, data: Vec<u8>) -> Worked {
-        let (space, drive) = (&subsystem.namespaces.blocks, subsystem.queue.drive());
+    pub fn work(self, subsystem: &Subsystem, target: &Target, when: When, data: Vec<u8>) -> Worked {
+        let namespaces = &subsystem.namespaces;
+        let part = Part::new(subsystem.queue.drive(), namespaces.fence(target), &target.space);
         let force = |force: Force| Force(force.0 || subsystem.is_write_through());
-        match self {
-            IoCommand::Flush => write::flush(drive, when),
-            IoCommand::Read(blocks) => read::read(drive, when, space, blocks, data),
-            IoCommand::Write(blocks, fua) => write::write(drive, when, space, blocks, data, force(fua)),
-            IoCommand::Compare(blocks) => read::compare(drive, when, space, blocks, &data),
-            IoCommand::WriteZeroes(blocks, fua) => {
-                write::write_zeroes(drive, when, space, blocks, force(fua))
-            }
-            IoCommand::Verify(blocks) => read::verify(drive, when, space, blocks),
+        let worked = match self {
+            IoCommand::Flush => write::flush(subsystem.queue.drive(), when),
+            IoCommand::Read(blocks) => read::read(part, when, blocks, data),
+            IoCommand::Write(blocks, fua) => write::write(part, when, blocks, data, force(fua)),
+            IoCommand::Compare(blocks) => read::compare(part, when, blocks, &data),
+            IoCommand::WriteZeroes(blocks, fua) => write::write_zeroes(part, when, blocks, force(fua)),
+            IoCommand::Verify(blocks) => read::verify(part, when, blocks),
             IoCommand::Deallocate(_, is_wanted) => {
-                deallocate::deallocate(drive, when, space, &data, is_wanted, force(Force(false)))
+                deallocate::deallocate(part, when, &data, is_wanted, force(Force(false)))
             }
-            IoCommand::Copy(to, _, fua) => copy::copy(drive, when, space, to, &data, force(fua)),
-            IoCommand::KeyValue(command) => command.work(drive, when, data),
-            IoCommand::Vendor(command) => command.work(drive, when, data),
+            IoCommand::Copy(to, _, fua) => copy::copy(part, when, to, &data, force(fua)),
+            IoCommand::KeyValue(command) => command.work(part, namespaces, when, data),
+            IoCommand::Vendor(command) => command.work(part, target, namespaces, when, data),
+        };
+        match worked {
+            Err(failure) if failure.is_kept_out() => {
+                Err(namespaces.refusal(target).with_result(failure.result))
+            }
+            worked => worked,
         }
     }
 }
@@ -200,14 +208,15 @@ mod tests {
 
     fn command(opcode: u8, dword10: [u32; 6]) -> Submission {
         let dword10 = dword10.map(Into::into);
-        Submission { opcode, namespace: BLOCK_NAMESPACE.into(), dword10, ..Submission::default() }
+        Submission { opcode, namespace: 1.into(), dword10, ..Submission::default() }
     }
 
     #[test]
     fn fields_are_checked_before_anything_moves() {
         let space = BlockSpace::new(512, 1024);
-        let namespaces = Namespaces { blocks: space, key_value: Vec::new() };
-        let decode = |opcode, dwords| IoCommand::decode(&command(opcode, dwords), &namespaces);
+        let view = View::undivided(space, Vec::new());
+        let decode =
+            |opcode, dwords| IoCommand::decode(&command(opcode, dwords), &view).map(|(_, decoded)| decoded);
         let last = decode(nvm::READ, [8191, 0, 0, 0, 0, 0]).unwrap();
         assert_eq!(last.transfer(&space), Transfer::ToHost(512));
         assert_eq!(decode(nvm::READ, [8191, 0, 1, 0, 0, 0]), Err(Failure::OUT_OF_RANGE));
@@ -218,17 +227,17 @@ mod tests {
         assert_eq!(decode(nvm::WRITE, [0, 0, 1 << 20, 0, 0, 0]), Err(Failure::INVALID_FIELD), "a directive");
         assert_eq!(decode(0x7e, [0; 6]), Err(Failure::INVALID_OPCODE));
         let other = Submission { namespace: 2.into(), ..command(nvm::READ, [0; 6]) };
-        assert_eq!(IoCommand::decode(&other, &namespaces), Err(Failure::INVALID_NAMESPACE));
+        assert_eq!(IoCommand::decode(&other, &view), Err(Failure::INVALID_NAMESPACE));
     }
 
     #[test]
     fn flags_are_read() {
         let space = BlockSpace::new(4096, 1024);
-        let namespaces = Namespaces { blocks: space, key_value: Vec::new() };
-        let write = IoCommand::decode(&command(nvm::WRITE, [5, 0, 1 << 30, 0, 0, 0]), &namespaces).unwrap();
+        let view = View::undivided(space, Vec::new());
+        let (_, write) = IoCommand::decode(&command(nvm::WRITE, [5, 0, 1 << 30, 0, 0, 0]), &view).unwrap();
         assert_eq!(write, IoCommand::Write(Blocks { first: 5, count: 1 }, Force(true)));
         let trim = command(nvm::DATASET_MANAGEMENT, [255, 4, 0, 0, 0, 0]);
-        let trim = IoCommand::decode(&trim, &namespaces).unwrap();
+        let (_, trim) = IoCommand::decode(&trim, &view).unwrap();
         assert_eq!(
             (trim, trim.transfer(&space)),
             (IoCommand::Deallocate(256, true), Transfer::FromHost(4096))

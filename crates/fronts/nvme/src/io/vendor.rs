@@ -3,15 +3,18 @@
 //! Units of 4 KiB are named by their numbers, whatever the size of a logical block.
 
 use tantalum::{Generation, Hint, Lpn, METADATA_BYTES, ShareRange, TxId, UNIT_BYTES};
-use tantalum_drive::{Drive, InReply, Output, Request, When};
+use tantalum_drive::{InReply, Output, Request, When};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::key_value::records_of;
+use super::key_value::existing_records_of;
+use super::part::Part;
 use super::transfer::{TRANSFER_BYTES, Transfer};
 use super::work::Worked;
+use crate::blocks::BlockSpace;
 use crate::failure::Failure;
 use crate::mailbox::Answer;
+use crate::namespaces::{Namespaces, Target};
 use crate::wire::command::Submission;
 use crate::wire::opcode::vendor as opcode;
 
@@ -175,42 +178,92 @@ impl VendorCommand {
     }
 
     /// Executes it on the drive.
-    pub fn work(self, drive: &Drive, when: When, data: Vec<u8>) -> Worked {
-        let request = match self {
-            VendorCommand::Share(_, deferred) => Request::Share { ranges: ranges_of(&data)?, deferred },
-            VendorCommand::Remap(from, to, units) => Request::Remap { src: Lpn(from), dst: Lpn(to), units },
-            VendorCommand::WriteAtomic(count) => Request::WriteAtomic { writes: writes_of(count, &data)? },
+    pub fn work(
+        self,
+        part: Part<'_>,
+        target: &Target,
+        namespaces: &Namespaces,
+        when: When,
+        data: Vec<u8>,
+    ) -> Worked {
+        if let Some(transaction) = self.transaction() {
+            namespaces.check_transaction(transaction, target)?;
+        }
+        let reply = part.perform(self.request(part.space, namespaces, data)?, when)?;
+        let done_ns = reply.done_ns;
+        let result = match reply.output {
+            Output::Transaction(tx) => {
+                namespaces.add_transaction(tx.0, target);
+                tx.0
+            }
+            Output::Log(generation) => generation.0,
+            _ => 0,
+        };
+        if let VendorCommand::Commit(transaction) | VendorCommand::Abort(transaction) = self {
+            namespaces.end_transaction(transaction);
+        }
+        Ok((Answer { data: reply.into_data(), result, ..Answer::default() }, done_ns))
+    }
+
+    /// The transaction that it names.
+    fn transaction(&self) -> Option<u64> {
+        match *self {
+            VendorCommand::TxWrite(_, tx)
+            | VendorCommand::TxRead(_, tx)
+            | VendorCommand::Commit(tx)
+            | VendorCommand::Abort(tx) => Some(tx),
+            _ => None,
+        }
+    }
+
+    /// The drive's command: units of the namespace become units of the drive.
+    fn request(self, space: &BlockSpace, namespaces: &Namespaces, data: Vec<u8>) -> Result<Request, Failure> {
+        let unit = |unit: u32| space.unit(Lpn(unit), 1);
+        Ok(match self {
+            VendorCommand::Share(_, deferred) => {
+                let ranges = ranges_of(&data)?.into_iter().map(|range| there(space, range));
+                Request::Share { ranges: ranges.collect::<Result<_, _>>()?, deferred }
+            }
+            VendorCommand::Remap(from, to, units) => {
+                let ShareRange { dst, src, units } =
+                    there(space, ShareRange { dst: Lpn(to), src: Lpn(from), units })?;
+                Request::Remap { src, dst, units }
+            }
+            VendorCommand::WriteAtomic(count) => {
+                Request::WriteAtomic { writes: placed(space, writes_of(count, &data)?)? }
+            }
             VendorCommand::WriteBatch(count, _) => {
                 let (units, records) = data.split_at(unit_bytes(count) as usize);
-                Request::WriteBatch { writes: writes_of(count, units)?, records: records_of(records)? }
+                let records = existing_records_of(records, namespaces)?;
+                Request::WriteBatch { writes: placed(space, writes_of(count, units)?)?, records }
             }
             VendorCommand::Begin => Request::Begin { tx: InReply },
-            VendorCommand::TxWrite(unit, tx) => Request::TxWrite { tx: TxId(tx), lpn: Lpn(unit), data },
-            VendorCommand::TxRead(unit, tx) => {
-                Request::TxRead { tx: TxId(tx), lpn: Lpn(unit), data: InReply }
+            VendorCommand::TxWrite(lpn, tx) => Request::TxWrite { tx: TxId(tx), lpn: unit(lpn)?, data },
+            VendorCommand::TxRead(lpn, tx) => {
+                Request::TxRead { tx: TxId(tx), lpn: unit(lpn)?, data: InReply }
             }
             VendorCommand::Commit(tx) => Request::Commit { tx: TxId(tx) },
             VendorCommand::Abort(tx) => Request::Abort { tx: TxId(tx) },
             VendorCommand::BeginLog => Request::BeginLog { generation: InReply },
-            VendorCommand::WriteHinted(unit) => {
+            VendorCommand::WriteHinted(lpn) => {
                 let (page, data) = HintedPage::ref_from_prefix(&data).map_err(|_| Failure::INVALID_FIELD)?;
-                Request::WriteHinted {
-                    lpn: Lpn(unit),
-                    data: data.to_vec(),
-                    metadata: page.metadata,
-                    hint: page.hint(),
-                }
+                let hint = page.hint();
+                let home = hint.home.map(|home| unit(home.0)).transpose()?;
+                let (data, metadata) = (data.to_vec(), page.metadata);
+                Request::WriteHinted { lpn: unit(lpn)?, data, metadata, hint: Hint { home, ..hint } }
             }
-        };
-        let reply = drive.perform(request, when)?;
-        let done_ns = reply.done_ns;
-        let result = match reply.output {
-            Output::Transaction(tx) => tx.0,
-            Output::Log(generation) => generation.0,
-            _ => 0,
-        };
-        Ok((Answer { data: reply.into_data(), result, ..Answer::default() }, done_ns))
+        })
     }
+}
+
+/// Where a range of the namespace is on the drive.
+fn there(space: &BlockSpace, ShareRange { dst, src, units }: ShareRange) -> Result<ShareRange, Failure> {
+    Ok(ShareRange { dst: space.unit(dst, units)?, src: space.unit(src, units)?, units })
+}
+
+/// Where units of the namespace are on the drive.
+fn placed(space: &BlockSpace, writes: Vec<(Lpn, Vec<u8>)>) -> Result<Vec<(Lpn, Vec<u8>)>, Failure> {
+    writes.into_iter().map(|(lpn, data)| Ok((space.unit(lpn, 1)?, data))).collect()
 }
 
 pub(crate) fn ranges_of(data: &[u8]) -> Result<Vec<ShareRange>, Failure> {

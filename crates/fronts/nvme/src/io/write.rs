@@ -3,9 +3,10 @@
 use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
 use tantalum_drive::{DeviceGuard, Drive, Request, When};
 
+use super::part::Part;
 use super::read_modify_write::surround;
 use super::work::{Force, Worked};
-use crate::blocks::{BlockSpace, Blocks, Units};
+use crate::blocks::{Blocks, Units};
 use crate::failure::Failure;
 use crate::mailbox::Answer;
 
@@ -16,28 +17,21 @@ pub fn flush(drive: &Drive, when: When) -> Worked {
 }
 
 /// Flushes a change of the map alone, if it must be durable before it completes.
-pub fn flush_if(force: Force, drive: &Drive, when: When, done_ns: Nanoseconds) -> Worked {
-    let flushed_ns = if force.0 { flush(drive, when)?.1 } else { 0 };
+pub fn flush_if(force: Force, part: Part<'_>, when: When, done_ns: Nanoseconds) -> Worked {
+    let flushed_ns = if force.0 { part.perform(Request::Flush, when)?.done_ns } else { 0 };
     Ok((Answer::default(), done_ns.max(flushed_ns)))
 }
 
 /// Writes new data to blocks.
-pub fn write(
-    drive: &Drive,
-    when: When,
-    space: &BlockSpace,
-    blocks: Blocks,
-    data: Vec<u8>,
-    Force(fua): Force,
-) -> Worked {
-    let units = space.units(blocks);
+pub fn write(part: Part<'_>, when: When, blocks: Blocks, data: Vec<u8>, Force(fua): Force) -> Worked {
+    let units = part.space.units(blocks);
     if units.are_whole() {
-        let completion = drive.write(units.first, &data, fua, when)?;
+        let completion = part.write(units.first, &data, fua, when)?;
         return Ok((Answer::spare(data), completion.done_ns));
     }
     let mut buffer = vec![0; units.bytes()];
     buffer[units.before..units.before + data.len()].copy_from_slice(&data);
-    let mut device = drive.lock();
+    let mut device = part.lock()?;
     let read_ns = surround(&mut device, when, units, &mut buffer)?;
     let write = Command::Write { lpn: units.first, data: &buffer, fua, handle: None };
     let completion = device.issue_or_share(write, when)?;
@@ -45,9 +39,9 @@ pub fn write(
 }
 
 /// Makes blocks read as zeros. Whole units are deallocated.
-pub fn write_zeroes(drive: &Drive, when: When, space: &BlockSpace, blocks: Blocks, force: Force) -> Worked {
-    let units = space.units(blocks);
-    let mut device = drive.lock();
+pub fn write_zeroes(part: Part<'_>, when: When, blocks: Blocks, force: Force) -> Worked {
+    let units = part.space.units(blocks);
+    let mut device = part.lock()?;
     let mut done_ns = 0;
     for edge in edges(units) {
         let written_ns = zero_edge(&mut device, when, edge)?;
@@ -59,7 +53,7 @@ pub fn write_zeroes(drive: &Drive, when: When, space: &BlockSpace, blocks: Block
         done_ns = done_ns.max(completion.done_ns);
     }
     drop(device);
-    flush_if(force, drive, when, done_ns)
+    flush_if(force, part, when, done_ns)
 }
 
 /// The units that are covered only in part.
@@ -84,8 +78,10 @@ fn zero_edge(device: &mut DeviceGuard<'_>, when: When, edge: Units) -> Result<Na
 #[cfg(test)]
 mod tests {
     use tantalum::{Device, Outcome, PowerLoss, Profile};
+    use tantalum_drive::{Fence, Fences};
 
     use super::*;
+    use crate::blocks::BlockSpace;
 
     /// A drive on which writes of five units are all or nothing, with a small cache.
     fn drive() -> Drive {
@@ -101,7 +97,7 @@ mod tests {
     /// operation of the write, and of what pushes it out of the cache.
     #[test]
     fn a_write_of_the_size_that_is_told_is_never_torn_wherever_it_begins() {
-        let space = BlockSpace::new(512, 2048);
+        let (space, fences) = (BlockSpace::new(512, 2048), Fences::default());
         let whole = (5 - 1) * u64::from(space.per_unit()) + 1;
         let (mut cuts, mut old, mut new) = (0, 0, 0);
         for (begins, fua) in (80..88).flat_map(|begins| [(begins, false), (begins, true)]) {
@@ -111,7 +107,8 @@ mod tests {
                 let write_blocks = |blocks: Blocks, byte: u8, fua: bool| {
                     let data = vec![byte; blocks.count as usize * 512];
                     let at_ns = drive.lock().time_ns();
-                    write(&drive, at_ns.into(), &space, blocks, data, Force(fua)).is_ok()
+                    let part = Part::new(&drive, Fence::new(&fences, 0), &space);
+                    write(part, at_ns.into(), blocks, data, Force(fua)).is_ok()
                 };
                 assert!(write_blocks(Blocks { first: 0, count: 512 }, 1, true));
                 drive.lock().cut_after(Some(operations));

@@ -9,7 +9,7 @@ use tantalum_control::{DriveReport, End, Look, Subject};
 use tantalum_drive::{Answers, Pacing};
 use tantalum_image::mix;
 
-use super::report::{Report, ServedReport};
+use super::report::{BlockNamespace, Report, ServedReport};
 use super::stopper::Stopper;
 use crate::server::Server;
 
@@ -75,6 +75,7 @@ impl Subject for ControlContext {
 
     fn stat(&self) -> Result<serde_json::Value, String> {
         let subsystem = self.server.subsystem();
+        let table = subsystem.namespaces.table();
         let device = subsystem.queue.drive().lock();
         let drive = DriveReport::of(&device, self.image.clone(), Some(self.pacing));
         let duplicates = device.duplicates();
@@ -83,7 +84,7 @@ impl Subject for ControlContext {
         let served = ServedReport {
             address: self.server.address(),
             name: subsystem.settings.name.clone(),
-            block_bytes: subsystem.settings.block_bytes,
+            block_namespaces: BlockNamespace::all(&table),
             flash_units,
             controllers: subsystem.controllers(),
             connections: self.server.connections(),

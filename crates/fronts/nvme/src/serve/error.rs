@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use tantalum::{DeviceError, Status};
 use tantalum_control::socket_path;
 
+use crate::namespaces::TableError;
 use crate::qualified_name::not_qualified;
 
 /// Why an image could not be served, or could not be closed.
@@ -59,6 +60,9 @@ pub enum ServeError {
     /// The drive did not recover after a power loss.
     #[error("the drive did not recover: {0}")]
     Recovery(DeviceError),
+    /// Its namespaces are not known.
+    #[error("{0}")]
+    Namespaces(TableError),
     /// Connections did not end.
     #[error("connections did not end, so the image was left as if the process had been killed")]
     Stuck,

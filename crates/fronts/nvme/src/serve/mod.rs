@@ -22,7 +22,7 @@ use tantalum_drive::{Answers, Drive, Pacing, Queue};
 use crate::addresses::{Advertised, reachable};
 use crate::authentication::Hosts;
 use crate::identity::{identity_of, name_of, text_of_uuid, uuid_of_namespace};
-use crate::namespaces::BLOCK_NAMESPACE;
+use crate::namespaces::TableError;
 use crate::programs::Programs;
 use crate::qualified_name::is_qualified_name;
 use crate::server::Server;
@@ -33,7 +33,7 @@ use stopper::Event;
 
 pub use ends::ENDS;
 pub use error::ServeError;
-pub use report::{Report, ServedReport};
+pub use report::{BlockNamespace, Report, ServedReport};
 pub use stopper::Stopper;
 
 /// Options for serving an image.
@@ -143,10 +143,14 @@ impl Served {
         &self.settings().name
     }
 
-    /// The link to its blocks on a Linux host that has udev.
-    pub fn device(&self) -> String {
-        let uuid = uuid_of_namespace(self.settings().identity, BLOCK_NAMESPACE);
-        format!("/dev/disk/by-id/nvme-uuid.{}", text_of_uuid(uuid))
+    /// The links to its block namespaces on a Linux host that has udev, in the order of their numbers.
+    pub fn devices(&self) -> Vec<String> {
+        let table = self.server.subsystem().namespaces.table();
+        let mut entries: Vec<_> =
+            table.entries().map(|(_, entry)| (entry.number, entry.identity())).collect();
+        entries.sort_unstable();
+        let link = |identity| text_of_uuid(uuid_of_namespace(self.settings().identity, identity));
+        entries.iter().map(|(_, identity)| format!("/dev/disk/by-id/nvme-uuid.{}", link(*identity))).collect()
     }
 
     fn settings(&self) -> &Settings {
@@ -223,7 +227,11 @@ impl Served {
         let report = report.map_err(ServeError::Recovery)?;
         let accepted = self.server.connections();
         assert_eq!(accepted, 0, "{accepted} connections were accepted while the drive recovered");
-        subsystem.set_write_through(false);
+        match subsystem.power_on() {
+            // power has gone again, and another event says so
+            Err(TableError::Read(Status::PowerLost)) => return Ok(report),
+            known => known.map_err(ServeError::Namespaces)?,
+        }
         if let Some(programs) = &subsystem.programs {
             programs.power_on();
         }
@@ -243,7 +251,8 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
         advertised: options.advertise,
     };
     let queue = Queue::new(drive.clone(), answers.clone());
-    let mut subsystem = Subsystem::new(settings, queue).for_hosts(options.hosts.clone());
+    let subsystem = Subsystem::new(settings, queue).map_err(ServeError::Namespaces)?;
+    let mut subsystem = subsystem.for_hosts(options.hosts.clone());
     subsystem.programs = options.programs.clone();
     let server = Server::start(Arc::new(subsystem), options.listen);
     let server = server.map_err(|error| ServeError::Listen { address: options.listen, error })?;

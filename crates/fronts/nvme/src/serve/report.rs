@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use tantalum_control::DriveReport;
 
+use crate::namespaces::{Entry, Table};
+
 /// Statistics of a served image: the answer to `tantalum stat`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
@@ -15,6 +17,37 @@ pub struct Report {
     pub served: ServedReport,
 }
 
+/// A block namespace.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BlockNamespace {
+    /// Its number for hosts.
+    pub number: u32,
+    /// The first unit of the drive that it has.
+    pub first_unit: u32,
+    /// How many.
+    pub units: u32,
+    /// Bytes of a logical block.
+    pub block_bytes: u32,
+    /// Whether several controllers may have it at once.
+    pub is_shared: bool,
+}
+
+impl BlockNamespace {
+    /// Those of a table, in the order of their numbers.
+    pub fn all(table: &Table) -> Vec<BlockNamespace> {
+        let told = |entry: &Entry| BlockNamespace {
+            number: entry.number,
+            first_unit: entry.first,
+            units: entry.units,
+            block_bytes: entry.space().block_bytes,
+            is_shared: entry.is_shared,
+        };
+        let mut all: Vec<BlockNamespace> = table.entries().map(|(_, entry)| told(entry)).collect();
+        all.sort_unstable_by_key(|namespace| namespace.number);
+        all
+    }
+}
+
 /// Statistics of a server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServedReport {
@@ -22,8 +55,9 @@ pub struct ServedReport {
     pub address: SocketAddr,
     /// The subsystem's name.
     pub name: String,
-    /// Bytes of a logical block.
-    pub block_bytes: u32,
+    /// Its block namespaces.
+    #[serde(default)]
+    pub block_namespaces: Vec<BlockNamespace>,
     /// Units of the drive's flash, without spare areas.
     #[serde(default)]
     pub flash_units: u32,

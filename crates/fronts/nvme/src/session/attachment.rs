@@ -13,6 +13,7 @@ use crate::controller::{Change, Controller};
 use crate::failure::Failure;
 use crate::io::durable;
 use crate::mailbox::{Answer, Mailbox};
+use crate::namespaces::View;
 use crate::programs::Caller;
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
@@ -29,12 +30,15 @@ pub struct Attachment {
     address: Option<SocketAddr>,
     began: Instant,
     queue: Option<Queue>,
+    /// The namespaces that its controller has, as far as this connection knows.
+    view: View,
 }
 
 impl Attachment {
     /// A connection to a subsystem, through `address`, which other threads reach through the mailbox.
     pub fn new(subsystem: Arc<Subsystem>, mailbox: Arc<Mailbox>, address: Option<SocketAddr>) -> Attachment {
-        Attachment { subsystem, mailbox, address, began: Instant::now(), queue: None }
+        let (began, view) = (Instant::now(), View::empty());
+        Attachment { subsystem, mailbox, address, began, queue: None, view }
     }
 
     /// The queue, if it is one.
@@ -51,7 +55,15 @@ impl Attachment {
     pub fn advance(&mut self) {
         if let Some(queue) = &mut self.queue {
             queue.advance();
+            if self.view.version() != self.subsystem.namespaces.version() {
+                self.view = self.subsystem.namespaces.view(queue.controller());
+            }
         }
+    }
+
+    /// The namespaces that its controller had when the last command came.
+    pub fn view(&self) -> &View {
+        &self.view
     }
 
     /// The queue's head, as completions report it.
@@ -83,7 +95,7 @@ impl Attachment {
     /// What an admin command depends on.
     pub fn context(&self) -> Result<Context<'_>, Failure> {
         let controller = self.controller()?;
-        Ok(Context { subsystem: &self.subsystem, controller, address: self.address })
+        Ok(Context { subsystem: &self.subsystem, controller, view: &self.view, address: self.address })
     }
 
     /// The sender of a command about programs.

@@ -123,11 +123,13 @@ mod tests {
     use crate::blocks::Blocks;
     use crate::budget::BUDGET_BYTES;
     use crate::io::{IoCommand, Transfer};
+    use crate::namespaces::View;
     use crate::wire::command::Submission;
 
     fn read(id: u16, bytes: usize) -> Request {
         let command = Submission { id: id.into(), ..Submission::default() };
-        let work = Work::Io(IoCommand::Read(Blocks { first: 0, count: 1 }));
+        let target = *View::empty().records();
+        let work = Work::Io(target, IoCommand::Read(Blocks { first: 0, count: 1 }));
         Request::of(command, work, Transfer::ToHost(bytes as u32))
     }
 

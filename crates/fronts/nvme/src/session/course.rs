@@ -105,8 +105,8 @@ impl Session {
         let Some(request) = self.commands.get(id) else { return };
         let data = request.cut(data);
         match request.work {
-            Work::Io(io) => {
-                if self.in_drive.give(id, io, data) {
+            Work::Io(target, io) => {
+                if self.in_drive.give(id, target, io, data) {
                     self.issue();
                 }
             }

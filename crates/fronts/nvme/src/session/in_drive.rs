@@ -21,6 +21,7 @@ use crate::blocks::Units;
 use crate::failure::Failure;
 use crate::io::{Direction, IoCommand, Worked};
 use crate::mailbox::Answer;
+use crate::namespaces::{Namespaces, Target};
 use crate::subsystem::Subsystem;
 
 /// Bytes issued together. In between, other clients can have the drive, and data are sent while they are in the processor's
@@ -31,6 +32,7 @@ const TOGETHER_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 struct Queued {
     id: u16,
+    target: Target,
     kind: Kind,
     /// The data from the host, or for Read a buffer of the same size.
     data: Vec<u8>,
@@ -102,13 +104,13 @@ impl InDrive {
 
     /// Queues a command, with the data that came from the host, or for Read a buffer of the same size. True if it is time to issue
     /// what is queued.
-    pub fn give(&mut self, id: u16, io: IoCommand, data: Vec<u8>) -> bool {
-        io.count(&self.subsystem);
-        let kind = match io.access(&self.subsystem) {
+    pub fn give(&mut self, id: u16, target: Target, io: IoCommand, data: Vec<u8>) -> bool {
+        io.count(&self.subsystem, &target.space);
+        let kind = match io.access(&self.subsystem, &target.space) {
             Some((units, direction)) => Kind::Access(units, direction),
             None => Kind::Other(io),
         };
-        let queued = Queued { id, kind, data };
+        let queued = Queued { id, target, kind, data };
         self.queued_bytes += queued.bytes();
         self.queued.push_back(queued);
         self.queued_bytes >= TOGETHER_BYTES
@@ -165,12 +167,12 @@ impl InDrive {
 
     fn issue_alone(&mut self, queued: Queued) {
         debug_assert_eq!(queued.bytes(), 0, "a read or write is issued alone: {queued:?}");
-        let Queued { id, kind: Kind::Other(io), data } = queued else { return };
+        let Queued { id, target, kind: Kind::Other(io), data } = queued else { return };
         let answers = self.subsystem.queue.answers();
         let ticket = answers.ticket();
         let worked = match self.subsystem.is_without_drive {
-            true => Ok((io.answer_without_drive(&self.subsystem.namespaces.blocks, data), 0)),
-            false => io.work(&self.subsystem, answers.when(0), data),
+            true => Ok((io.answer_without_drive(&target.space, data), 0)),
+            false => io.work(&self.subsystem, &target, answers.when(0), data),
         };
         self.issued.push_back(Issued { id, ticket, worked });
     }
@@ -179,15 +181,21 @@ impl InDrive {
         let answers = self.subsystem.queue.answers();
         let (ticket, when) = (answers.ticket(), answers.when(0));
         let taken = self.together.len();
-        let mut transfers: Vec<Transfer<'_>> = self.together.iter_mut().filter_map(Queued::access).collect();
+        let namespaces = &self.subsystem.namespaces;
+        let mut transfers: Vec<Transfer<'_>> =
+            self.together.iter_mut().filter_map(|queued| queued.access(namespaces)).collect();
         assert_eq!(transfers.len(), taken, "reads and writes issued together, and those taken for that");
         if !self.subsystem.is_without_drive {
             self.subsystem.queue.drive().transfer(&mut transfers, when);
         }
-        let ended: Vec<_> = transfers.into_iter().map(Transfer::ended).collect();
+        let ended: Vec<_> = transfers.into_iter().map(ended).collect();
         for (queued, ended) in self.together.drain(..).zip(ended) {
             let id = queued.id;
-            let worked = ended.map_err(Failure::from).map(|completion| (queued.answer(), completion.done_ns));
+            let worked = match ended {
+                Ok(done_ns) => Ok((queued.answer(), done_ns)),
+                Err(failure) if failure.is_kept_out() => Err(namespaces.refusal(&queued.target)),
+                Err(failure) => Err(failure),
+            };
             self.issued.push_back(Issued { id, ticket, worked });
         }
     }
@@ -241,6 +249,14 @@ impl InDrive {
     }
 }
 
+/// When a transfer was done, or why it was not.
+fn ended(transfer: Transfer<'_>) -> Result<Nanoseconds, Failure> {
+    match transfer.was_kept_out() {
+        true => Err(Failure::KEPT_OUT),
+        false => Ok(transfer.ended()?.done_ns),
+    }
+}
+
 impl Queued {
     /// Bytes of a read or a write.
     fn bytes(&self) -> usize {
@@ -251,9 +267,9 @@ impl Queued {
     }
 
     /// Its part of what the drive issues together.
-    fn access(&mut self) -> Option<Transfer<'_>> {
+    fn access<'a>(&'a mut self, namespaces: &'a Namespaces) -> Option<Transfer<'a>> {
         let Kind::Access(units, direction) = self.kind else { return None };
-        Some(match direction {
+        let transfer = match direction {
             Direction::ToHost => {
                 self.data.resize(units.bytes(), 0);
                 Transfer::read(units.first, &mut self.data)
@@ -267,7 +283,8 @@ impl Queued {
                 );
                 Transfer::write(units.first, &self.data, fua.0)
             }
-        })
+        };
+        Some(transfer.within(namespaces.fence(&self.target)))
     }
 
     /// The answer to a read or a write that succeeded.

@@ -9,6 +9,7 @@ use crate::admin;
 use crate::failure::Failure;
 use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
 use crate::limits::CAPSULE_BYTES;
+use crate::namespaces::Target;
 use crate::programs::is_program;
 use crate::subsystem::Subsystem;
 use crate::wire::command::{IN_CAPSULE, Submission, TRANSPORT};
@@ -25,8 +26,8 @@ pub enum Work {
     AwaitEvent,
     /// About the controller.
     Admin,
-    /// About blocks.
-    Io(IoCommand),
+    /// About blocks or records of a namespace.
+    Io(Target, IoCommand),
     /// About programs in the drive.
     Program,
 }
@@ -109,7 +110,7 @@ impl Request {
 
     /// Whether it is a Read, which takes a buffer for its data to the drive.
     pub fn is_read(&self) -> bool {
-        matches!(self.work, Work::Io(IoCommand::Read(_)))
+        matches!(self.work, Work::Io(_, IoCommand::Read(_)))
     }
 
     /// Whether somebody else answers it, who knows nothing of this connection's other commands.
@@ -161,8 +162,9 @@ fn decode(
     }
     if is_program(command) {
         let programs = subsystem.programs.as_ref().ok_or(Failure::INVALID_OPCODE)?;
+        attachment.view().blocks(command.namespace.get()).ok_or(Failure::INVALID_NAMESPACE)?;
         return Ok((Work::Program, programs.check(command)?));
     }
-    let io = IoCommand::decode(command, &subsystem.namespaces)?;
-    Ok((Work::Io(io), io.transfer(&subsystem.namespaces.blocks)))
+    let (target, io) = IoCommand::decode(command, attachment.view())?;
+    Ok((Work::Io(target, io), io.transfer(&target.space)))
 }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::io::key_value::KeyValueCommand;
 use crate::io::vendor::VendorCommand;
 use crate::io::{IoCommand, Transfer};
-use crate::namespaces::{ALL_NAMESPACES, BLOCK_NAMESPACE, Namespaces, namespace_of};
+use crate::namespaces::{ALL_NAMESPACES, BLOCK_NAMESPACE, namespace_of};
 use crate::programs::is_program;
 use crate::wire::command::{Completion, IN_CAPSULE, Submission};
 use crate::wire::fabrics::Connect;
@@ -102,9 +102,9 @@ fn data_of(pdu: &[u8]) -> &[u8] {
 
 /// What a command requests; `None` if the server refuses it for its fields.
 fn decode(command: &Submission, space: &BlockSpace) -> Option<IoCommand> {
-    let namespaces = Namespaces { blocks: *space, key_value: Vec::new() };
     match command.namespace.get() {
-        BLOCK_NAMESPACE | ALL_NAMESPACES => IoCommand::decode(command, &namespaces).ok(),
+        BLOCK_NAMESPACE => IoCommand::decode_blocks(command, space).ok(),
+        ALL_NAMESPACES if command.opcode != crate::wire::opcode::nvm::FLUSH => None,
         _ if command.opcode == crate::wire::opcode::nvm::FLUSH => Some(IoCommand::Flush),
         number => {
             let command = KeyValueCommand::decode(command, namespace_of(number)?).ok()?;

@@ -141,7 +141,9 @@ impl Tap {
 
 impl Shared {
     fn rules(&self) -> Rules {
-        let space = BlockSpace { block_bytes: self.block_bytes, blocks: u64::MAX };
+        let mut space = BlockSpace::new(self.block_bytes, 0);
+        // the drive knows what exists
+        space.blocks = u64::MAX;
         Rules { space, judges_reads: self.judges_reads.load(Ordering::SeqCst) }
     }
 

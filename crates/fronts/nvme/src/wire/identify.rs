@@ -24,6 +24,16 @@ pub mod cns {
     pub const ACTIVE_NAMESPACES_OF_SET: u8 = 0x07;
     /// A namespace, independent of its command set.
     pub const NAMESPACE_OF_ALL_SETS: u8 = 0x08;
+    /// Namespaces that exist, attached or not.
+    pub const ALLOCATED_NAMESPACES: u8 = 0x10;
+    /// A namespace that exists, attached or not.
+    pub const ALLOCATED_NAMESPACE: u8 = 0x11;
+    /// Controllers that have a namespace.
+    pub const CONTROLLERS_OF_NAMESPACE: u8 = 0x12;
+    /// Controllers of the subsystem.
+    pub const CONTROLLERS: u8 = 0x13;
+    /// Namespaces of a command set that exist.
+    pub const ALLOCATED_NAMESPACES_OF_SET: u8 = 0x1a;
     /// I/O command sets.
     pub const COMMAND_SETS: u8 = 0x1c;
 }

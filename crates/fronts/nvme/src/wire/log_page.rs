@@ -149,6 +149,8 @@ pub mod effect {
     pub const SUPPORTED: u32 = 1 << 0;
     /// Changes blocks or values.
     pub const CHANGES_CONTENT: u32 = 1 << 1;
+    /// Changes which namespaces there are (`NIC`).
+    pub const CHANGES_INVENTORY: u32 = 1 << 3;
     /// Concerns one namespace.
     pub const OF_NAMESPACE: u32 = 1 << 20;
     /// Concerns the controller.

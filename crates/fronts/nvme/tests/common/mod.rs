@@ -40,7 +40,7 @@ pub fn settings(block_bytes: u32) -> Settings {
 pub fn subsystem_with(settings: Settings, device: Device, pacing: Pacing) -> Arc<Subsystem> {
     let from_ns = device.time_ns();
     let queue = Queue::new(Drive::new(device), Answers::new(pacing, from_ns).unwrap());
-    Arc::new(Subsystem::new(settings, queue).with_programs(Arc::new(DrivePrograms::default())))
+    Arc::new(Subsystem::new(settings, queue).unwrap().with_programs(Arc::new(DrivePrograms::default())))
 }
 
 pub fn subsystem_on(device: Device, block_bytes: u32, pacing: Pacing) -> Arc<Subsystem> {
@@ -105,6 +105,7 @@ pub fn cut_and_attach(server: &Server) -> Host {
     }
     assert!(server.close());
     server.subsystem().queue.drive().lock().power_on(&mut PowerLoss::seeded(1)).unwrap();
+    server.subsystem().power_on().unwrap();
     server.open();
     attach(server, Options::default())
 }

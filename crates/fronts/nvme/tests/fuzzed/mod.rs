@@ -31,7 +31,7 @@ pub fn subsystem(capacity_bytes: u64) -> Subsystem {
     let queue = Queue::new(drive, Answers::new(Pacing::None, 0).unwrap());
     let (name, serial) = (NAME.to_owned(), "F".to_owned());
     let settings = Settings { name, serial, identity: 1, block_bytes: 512, advertised: None };
-    Subsystem::new(settings, queue).with_programs(Arc::new(DrivePrograms::default()))
+    Subsystem::new(settings, queue).unwrap().with_programs(Arc::new(DrivePrograms::default()))
 }
 
 static SHARED: LazyLock<Arc<Subsystem>> = LazyLock::new(|| Arc::new(subsystem(16 << 20)));

@@ -72,8 +72,11 @@ fn a_host_learns_what_there_is() {
     let descriptors = identify(&mut host, cns::NAMESPACE_DESCRIPTORS, 1);
     assert_eq!(descriptors[..2], [1, 8], "an EUI-64");
     identify(&mut host, cns::COMMAND_SETS, 0);
-    let none = host.admin.read_command(command(admin::IDENTIFY, 9, [0; 6]), 4096).unwrap();
+    let highest = controller.namespaces.get();
+    let none = host.admin.read_command(command(admin::IDENTIFY, highest + 1, [0; 6]), 4096).unwrap();
     assert_eq!(none.code, Failure::INVALID_NAMESPACE.code());
+    let possible = host.admin.read_command(command(admin::IDENTIFY, highest, [0; 6]), 4096).unwrap();
+    assert_eq!((possible.code, possible.data), (0, vec![0; 4096]), "it could exist");
 }
 
 /// For each size that the drive writes whole, in units, and each block size: what the controller tells, what the namespace

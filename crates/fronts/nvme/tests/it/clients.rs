@@ -20,7 +20,7 @@ use tantalum_nvme::client::{Client, Options, block_command, command};
 use tantalum_nvme::io::key_value::PutRecord;
 use tantalum_nvme::io::vendor::{HintedPage, Range};
 use tantalum_nvme::io::{IoCommand, Transfer};
-use tantalum_nvme::namespaces::Namespaces;
+use tantalum_nvme::namespaces::View;
 use tantalum_nvme::wire::command::Submission;
 use tantalum_nvme::wire::opcode::{key_value, nvm, vendor};
 use zerocopy::{FromBytes, IntoBytes};
@@ -169,7 +169,7 @@ fn bytes_of(hex: &str) -> Vec<u8> {
 /// Compares the lines that a program printed with the table.
 fn compare(printed: &str) {
     let space = BlockSpace::new(4096, 1 << 40);
-    let namespaces = Namespaces { blocks: space, key_value: vec![NamespaceId(1), NamespaceId(2)] };
+    let view = View::undivided(space, vec![NamespaceId(1), NamespaceId(2)]);
     let (mut expected, mut opcodes) = (expected(), Vec::new());
     for line in printed.lines() {
         let mut words = line.split(' ');
@@ -182,7 +182,7 @@ fn compare(printed: &str) {
         assert!(bytes_of(words.next().unwrap_or_default()) == data, "the data of {name}");
         let entry = Submission::read_from_bytes(&entry).unwrap();
         opcodes.push(entry.opcode);
-        let read = IoCommand::decode(&entry, &namespaces).unwrap_or_else(|_| panic!("{name} is refused"));
+        let (_, read) = IoCommand::decode(&entry, &view).unwrap_or_else(|_| panic!("{name} is refused"));
         let transfer = match read.transfer(&space) {
             Transfer::None => 0,
             Transfer::FromHost(bytes) | Transfer::ToHost(bytes) => bytes,

@@ -14,6 +14,7 @@ mod fuzzed;
 mod host_failures;
 mod hostile;
 mod mixed_commands;
+mod namespaces;
 mod power_cuts;
 mod programs;
 mod sessions;

@@ -113,6 +113,11 @@ impl Parts {
         self.records.namespaces()
     }
 
+    /// The number of the newest key-value namespace that ever existed; 0 if there was none.
+    pub fn last_namespace(&self) -> u32 {
+        self.records.next_namespace().0 - 1
+    }
+
     /// Whether a capacitor protects DRAM.
     #[inline]
     pub fn has_plp(&self) -> bool {

@@ -168,13 +168,13 @@ number! {
 
 impl Field<(U32, U64)> for NamespaceAttributes {
     fn store(self) -> (U32, U64) {
-        let NamespaceAttributes { logs, expected_records, load_factor_percent } = self;
-        ((logs << 8 | u32::from(load_factor_percent)).into(), expected_records.into())
+        let packed = self.logs << 8 | u32::from(self.stored_load_factor());
+        (packed.into(), self.expected_records.into())
     }
 
     fn load((packed, expected_records): (U32, U64)) -> NamespaceAttributes {
         let (packed, expected_records) = (packed.get(), expected_records.get());
-        NamespaceAttributes { logs: packed >> 8, expected_records, load_factor_percent: packed as u8 }
+        NamespaceAttributes::of_stored(packed >> 8, expected_records, packed as u8)
     }
 }
 
@@ -342,6 +342,7 @@ mod tests {
                     logs: 0x0012_3456,
                     expected_records: 1 << 40,
                     load_factor_percent: 95,
+                    is_private: true,
                 },
                 step: seq,
             },

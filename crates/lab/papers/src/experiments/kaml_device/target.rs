@@ -87,7 +87,8 @@ impl Target {
         seed: u64,
     ) -> Result<Target, ExperimentError> {
         let mut target = Target::new(drive, Interface::Blocks(0), value_bytes, seed);
-        let attributes = NamespaceAttributes { logs, load_factor_percent: 95, expected_records: 0 };
+        let attributes =
+            NamespaceAttributes { logs, load_factor_percent: 95, ..NamespaceAttributes::default() };
         let create = |namespace: &mut _| {
             target.drive.lock().issue(Command::CreateNamespace { attributes, namespace }, When::AfterAll)
         };

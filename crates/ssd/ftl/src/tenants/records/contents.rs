@@ -120,8 +120,9 @@ fn put_namespace(
     attributes: &NamespaceAttributes,
     entries: u64,
 ) {
-    let NamespaceAttributes { logs, expected_records, load_factor_percent } = *attributes;
-    let words = [namespace.0.into(), logs.into(), expected_records, load_factor_percent.into(), entries];
+    let load_factor = attributes.stored_load_factor().into();
+    let words =
+        [namespace.0.into(), attributes.logs.into(), attributes.expected_records, load_factor, entries];
     words.iter().for_each(|word| out.extend(u64::to_le_bytes(*word)));
 }
 
@@ -200,17 +201,17 @@ impl RecordsKept {
         let mut namespaces = Vec::with_capacity(count as usize);
         for _ in 0..count {
             let (id, logs, expected_records) = (take_word(bytes)?, take_word(bytes)?, take_word(bytes)?);
-            let (load_factor_percent, entries) = (take_word(bytes)?, take_word(bytes)?);
+            let (load_factor, entries) = (take_word(bytes)?, take_word(bytes)?);
             let index_bytes = usize::try_from(entries).ok()?.checked_mul(ENTRY_BYTES)?;
             let first_byte = end - bytes.len();
             *bytes = bytes.split_at_checked(index_bytes)?.1;
             namespaces.push(NamespaceContents {
                 namespace: NamespaceId(id.try_into().ok()?),
-                attributes: NamespaceAttributes {
-                    logs: logs.try_into().ok()?,
+                attributes: NamespaceAttributes::of_stored(
+                    logs.try_into().ok()?,
                     expected_records,
-                    load_factor_percent: load_factor_percent.try_into().ok()?,
-                },
+                    load_factor.try_into().ok()?,
+                ),
                 entries: IndexBytes {
                     bytes: Arc::clone(kept.checkpoint),
                     entries: first_byte..first_byte + index_bytes,
@@ -268,10 +269,11 @@ mod tests {
 
     #[test]
     fn what_is_kept_round_trips() {
+        let attributes = NamespaceAttributes { is_private: true, ..NamespaceAttributes::default() };
         let records = RecordsKept {
             last_namespace: 3,
             namespaces: vec![
-                NamespaceContents::sample(NamespaceId(1), 0),
+                NamespaceContents { attributes, ..NamespaceContents::sample(NamespaceId(1), 0) },
                 NamespaceContents::sample(NamespaceId(3), 200),
             ],
         };

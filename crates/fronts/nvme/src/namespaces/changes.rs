@@ -1,0 +1,202 @@
+//! Changes of the table: each is durable when it is done, and all or nothing under power cuts.
+//!
+//! | change | stored first | then | stored at last |
+//! |---|---|---|---|
+//! | create, attach, detach | the new table | | |
+//! | delete | the entry is marked | rights are withdrawn, transactions end, units are deallocated and flushed | the entry is gone |
+//! | format | the entry is marked with its new format | the same | the entry has its new format |
+//!
+//! Without the mark, a cut would leave a namespace with a part of its data. Without the flush, units that already belong to another
+//! namespace could have their old data again.
+
+use tantalum::{Lpn, Nanoseconds, TxId};
+use tantalum_drive::{Queue, Request};
+
+use super::table::{Entry, NewNamespace, Pending, Table};
+use super::{BLOCK_NAMESPACE, Namespaces, State, number_of};
+use crate::failure::Failure;
+
+/// Units deallocated at a time: other clients have the drive in between.
+const TOGETHER_UNITS: u32 = 1 << 16;
+
+/// What a change has led to, and when it is durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change<T> {
+    /// What it has led to.
+    pub result: T,
+    /// When the drive is done with it.
+    pub done_ns: Nanoseconds,
+}
+
+impl Namespaces {
+    /// Completes what a power cut, or a failure, has left to do. What fails is tried again before the next change.
+    pub fn resume(&self, queue: &Queue) {
+        let _ = self.finish(queue, &mut self.lock());
+    }
+
+    /// Creates a namespace that is attached nowhere. Returns its number.
+    pub fn create(&self, queue: &Queue, new: &NewNamespace) -> Result<Change<u32>, Failure> {
+        let mut state = self.ready(queue)?;
+        // what is refused uses up no number
+        state.table.clone().add(new, u32::MAX)?;
+        let number = self.free_number(queue, &mut state)?;
+        let mut next = state.table.clone();
+        next.add(new, number)?;
+        let done_ns = self.replace(queue, &mut state, next)?;
+        Ok(Change { result: number, done_ns })
+    }
+
+    /// Changes where a namespace is attached. `change` refuses or changes the entry of a slot; `then` is called when that is stored.
+    /// Nobody else changes anything meanwhile.
+    pub fn attach(
+        &self,
+        queue: &Queue,
+        number: u32,
+        change: impl FnOnce(usize, &mut Entry) -> Result<(), Failure>,
+        then: impl FnOnce(usize),
+    ) -> Result<Change<()>, Failure> {
+        let mut state = self.ready(queue)?;
+        let (slot, _) = state.table.find(number).ok_or(Failure::INVALID_NAMESPACE)?;
+        let mut next = state.table.clone();
+        next.entry_mut(slot).map_or(Ok(()), |entry| change(slot, entry))?;
+        let done_ns = match next == state.table {
+            true => 0,
+            false => self.replace(queue, &mut state, next)?,
+        };
+        then(slot);
+        self.outdate_views();
+        Ok(Change { result: (), done_ns })
+    }
+
+    /// Deletes or formats namespaces, as `pending` says for each. `then` is called with their slots and numbers once commands cannot use
+    /// them any more. If the rest fails, it is done later.
+    pub fn clear(
+        &self,
+        queue: &Queue,
+        pending: impl Fn(&Entry) -> Pending,
+        then: impl FnOnce(&[(usize, u32)]),
+    ) -> Result<Change<()>, Failure> {
+        let mut state = self.ready(queue)?;
+        let mut next = state.table.clone();
+        next.for_each(|entry| entry.pending = pending(entry));
+        let marked = next.entries().filter(|(_, entry)| !entry.is_usable());
+        let cleared: Vec<(usize, u32)> = marked.map(|(slot, entry)| (slot, entry.number)).collect();
+        let stored_ns = self.replace(queue, &mut state, next)?;
+        self.withdraw(queue, &cleared)?;
+        then(&cleared);
+        self.outdate_views();
+        let done_ns = self.finish(queue, &mut state)?;
+        Ok(Change { result: (), done_ns: done_ns.max(stored_ns) })
+    }
+
+    /// What is done for a table that nobody changes meanwhile.
+    pub fn with_table<T>(&self, look: impl FnOnce(&Table) -> T) -> T {
+        look(&self.lock().table)
+    }
+
+    /// The table, when nothing is left to do.
+    fn ready(&self, queue: &Queue) -> Result<parking_lot::MutexGuard<'_, State>, Failure> {
+        let mut state = self.lock();
+        self.finish(queue, &mut state)?;
+        Ok(state)
+    }
+
+    fn replace(&self, queue: &Queue, state: &mut State, next: Table) -> Result<Nanoseconds, Failure> {
+        assert!(next.is_sound(), "the next table divides the drive wrongly: {next:?}");
+        let done_ns = state.storage.store(queue, &next)?;
+        state.table = next;
+        self.outdate_views();
+        Ok(done_ns)
+    }
+
+    fn outdate_views(&self) {
+        self.version.fetch_add(1, std::sync::atomic::Ordering::Release);
+    }
+
+    /// No command that was checked before reaches these parts any more, and no transaction writes to them when it ends.
+    fn withdraw(&self, queue: &Queue, cleared: &[(usize, u32)]) -> Result<(), Failure> {
+        let device = queue.drive().lock();
+        cleared.iter().for_each(|&(slot, _)| self.parts[slot].withdraw(&device));
+        drop(device);
+        let mut ended = Vec::new();
+        self.transactions.lock().retain(|&transaction, (of, _)| {
+            let stays = cleared.iter().all(|(slot, _)| *slot != usize::from(*of));
+            if !stays {
+                ended.push(transaction);
+            }
+            stays
+        });
+        for transaction in ended {
+            let when = queue.answers().when(0);
+            // it may have ended by itself
+            match queue.drive().perform(Request::Abort { tx: TxId(transaction) }, when) {
+                Ok(_) | Err(tantalum::Status::UnknownTransaction(_)) => {}
+                Err(status) => return Err(status.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what is left to do with each namespace. Returns when it is durable.
+    fn finish(&self, queue: &Queue, state: &mut State) -> Result<Nanoseconds, Failure> {
+        let left: Vec<Entry> = state
+            .table
+            .entries()
+            .map(|(_, entry)| entry.clone())
+            .filter(|entry| !entry.is_usable())
+            .collect();
+        if left.is_empty() {
+            return Ok(0);
+        }
+        for entry in &left {
+            deallocate(queue, entry)?;
+        }
+        let when = queue.answers().when(0);
+        queue.drive().perform(Request::Flush, when)?;
+        let mut next = state.table.clone();
+        for (slot, entry) in state.table.entries() {
+            next.set(slot, ended(entry.clone()));
+        }
+        self.replace(queue, state, next)
+    }
+
+    /// A number that no namespace has, and none of the drive's key-value namespaces will ever have.
+    fn free_number(&self, queue: &Queue, state: &mut State) -> Result<u32, Failure> {
+        state.storage.namespace(queue)?;
+        let find = |state: &State| {
+            let last = queue.drive().lock().last_namespace();
+            let is_taken = |number: u32| state.table.entries().any(|(_, entry)| entry.number == number);
+            let highest = number_of(tantalum::NamespaceId(last));
+            let mut free = (BLOCK_NAMESPACE..=highest).filter(|number| self.key_value(*number).is_none());
+            free.find(|number| !is_taken(*number))
+        };
+        if let Some(number) = find(state) {
+            return Ok(number);
+        }
+        state.storage.use_number(queue)?;
+        let number = find(state).ok_or(Failure::NO_NAMESPACE_ID)?;
+        assert!(number <= self.highest(), "namespace {number} is above the highest, {}", self.highest());
+        Ok(number)
+    }
+}
+
+/// The entry when nothing is left to do with it.
+fn ended(entry: Entry) -> Option<Entry> {
+    match entry.pending {
+        Pending::Nothing => Some(entry),
+        Pending::Delete => None,
+        Pending::Format { format, .. } => Some(Entry { format, pending: Pending::Nothing, ..entry }),
+    }
+}
+
+fn deallocate(queue: &Queue, entry: &Entry) -> Result<(), Failure> {
+    let end = entry.first + entry.units;
+    let mut first = entry.first;
+    while first < end {
+        let units = TOGETHER_UNITS.min(end - first);
+        let when = queue.answers().when(0);
+        queue.drive().perform(Request::Trim { lpn: Lpn(first), units }, when)?;
+        first += units;
+    }
+    Ok(())
+}

@@ -1,0 +1,282 @@
+//! The table on the drive: one record of a key-value namespace that the drive keeps for itself. Putting a record is all or nothing and
+//! durable when it is done, also on a drive whose cache is lost with its power, and one of the same size replaces it without
+//! taking more room.
+//!
+//! The namespace is made with the first change, so a drive that was never divided has none.
+
+use tantalum::{
+    Command, Device, Key, KvRecord, NamespaceAttributes, NamespaceId, Nanoseconds, Status, UNIT_BYTES,
+    result_of,
+};
+use tantalum_drive::Queue;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::table::{Attached, Entry, FORMATS, HOSTS, HostId, Pending, SLOTS, Table};
+use crate::failure::Failure;
+
+const MAGIC: [u8; 8] = *b"TANTNSPC";
+const VERSION: u32 = 1;
+const KEY: &[u8] = b"table";
+
+/// Why the namespaces of a drive are unknown.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TableError {
+    /// It could not be read.
+    #[error("the table of namespaces cannot be read: {0}")]
+    Read(Status),
+    /// It is not one that this program can have written for this drive.
+    #[error("the table of namespaces is damaged, or of another version")]
+    Damaged,
+}
+
+/// Where the table is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Storage {
+    namespace: Option<NamespaceId>,
+}
+
+/// What precedes the entries.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 8],
+    version: U32,
+    /// CRC-32C of all bytes, with zeros here.
+    checksum: U32,
+    drive_units: U32,
+    made: U32,
+    reserved: [u8; 40],
+}
+
+/// A slot; one without a number is empty.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredEntry {
+    number: U32,
+    first: U32,
+    units: U32,
+    made: U32,
+    format: u8,
+    is_shared: u8,
+    others: u8,
+    /// How many hosts are listed.
+    hosts: u8,
+    /// 0 nothing, 1 deleted, 2 formatted, 3 formatted with an erase.
+    pending: u8,
+    pending_format: u8,
+    reserved: [u8; 10],
+    except: [HostId; HOSTS],
+}
+
+/// The record's value.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Stored {
+    header: Header,
+    entries: [StoredEntry; SLOTS],
+}
+
+fn checksum(stored: &Stored) -> u32 {
+    let mut zeroed = *stored;
+    zeroed.header.checksum = 0.into();
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, zeroed.as_bytes()) as u32
+}
+
+fn stored_entry(entry: &Entry) -> StoredEntry {
+    let (pending, pending_format) = match entry.pending {
+        Pending::Nothing => (0, 0),
+        Pending::Delete => (1, 0),
+        Pending::Format { format, erases } => (2 + u8::from(erases), format),
+    };
+    let mut except = [[0; 16]; HOSTS];
+    except[..entry.attached.except.len()].copy_from_slice(&entry.attached.except);
+    StoredEntry {
+        number: entry.number.into(),
+        first: entry.first.into(),
+        units: entry.units.into(),
+        made: entry.made.into(),
+        format: entry.format,
+        is_shared: entry.is_shared.into(),
+        others: entry.attached.others.into(),
+        hosts: entry.attached.except.len() as u8,
+        pending,
+        pending_format,
+        reserved: [0; 10],
+        except,
+    }
+}
+
+fn entry_of(stored: &StoredEntry) -> Option<Entry> {
+    let format = stored.pending_format;
+    Some(Entry {
+        number: stored.number.get(),
+        first: stored.first.get(),
+        units: stored.units.get(),
+        format: stored.format,
+        is_shared: stored.is_shared != 0,
+        made: stored.made.get(),
+        attached: Attached {
+            others: stored.others != 0,
+            except: stored.except.get(..usize::from(stored.hosts))?.to_vec(),
+        },
+        pending: match stored.pending {
+            0 => Pending::Nothing,
+            1 => Pending::Delete,
+            2 | 3 => Pending::Format { format, erases: stored.pending == 3 },
+            _ => return None,
+        },
+    })
+}
+
+fn encode(table: &Table) -> Vec<u8> {
+    let mut stored = Stored::new_zeroed();
+    stored.header.magic = MAGIC;
+    stored.header.version = VERSION.into();
+    stored.header.drive_units = table.drive_units.into();
+    stored.header.made = table.made.into();
+    for (slot, entry) in table.entries() {
+        stored.entries[slot] = stored_entry(entry);
+    }
+    stored.header.checksum = checksum(&stored).into();
+    stored.as_bytes().to_vec()
+}
+
+fn decode(bytes: &[u8], drive_units: u32) -> Option<Table> {
+    let stored = Stored::ref_from_bytes(bytes).ok()?;
+    let header = &stored.header;
+    let is_ours = header.magic == MAGIC && header.version.get() == VERSION;
+    if !is_ours || header.checksum.get() != checksum(stored) || header.drive_units.get() != drive_units {
+        return None;
+    }
+    let mut table = Table::empty(drive_units, header.made.get());
+    for (slot, entry) in stored.entries.iter().enumerate().filter(|(_, entry)| entry.number.get() != 0) {
+        table.set(slot, Some(entry_of(entry)?));
+    }
+    table.is_sound().then_some(table)
+}
+
+fn key() -> Key {
+    Key::new(KEY).expect("it is short")
+}
+
+/// The index in [`FORMATS`] of blocks of this size.
+fn format_of(block_bytes: u32) -> u8 {
+    let format = FORMATS.iter().position(|bytes| *bytes == block_bytes);
+    format.unwrap_or_else(|| panic!("a unit of {UNIT_BYTES} bytes has no blocks of {block_bytes}")) as u8
+}
+
+/// Reads the table of a drive. One that has none has namespace 1, with blocks of this size.
+pub(super) fn load(device: &mut Device, block_bytes: u32) -> Result<(Table, Storage), TableError> {
+    let drive_units = device.limits().capacity_units as u32;
+    let undivided = Table::undivided(drive_units, format_of(block_bytes));
+    // others are left of a change that power cut short
+    let Some(namespace) = device.private_namespaces().into_iter().min() else {
+        return Ok((undivided, Storage::default()));
+    };
+    let (storage, at_ns) = (Storage { namespace: Some(namespace) }, device.time_ns());
+    let mut value = Vec::new();
+    match device.submit(Command::KvGet { namespace, key: key(), value: &mut value }, at_ns) {
+        Ok(_) => decode(&value, drive_units).map(|table| (table, storage)).ok_or(TableError::Damaged),
+        Err(Status::NoSuchKey { .. }) => Ok((undivided, storage)),
+        Err(status) => Err(TableError::Read(status)),
+    }
+}
+
+impl Storage {
+    /// Stores a table. Returns when it is durable. If that fails, the stored one is the one before.
+    pub fn store(&mut self, queue: &Queue, table: &Table) -> Result<Nanoseconds, Failure> {
+        let namespace = self.namespace(queue)?;
+        let value = encode(table);
+        debug_assert_eq!(
+            decode(&value, table.drive_units).as_ref(),
+            Some(table),
+            "it would be read otherwise"
+        );
+        let record = KvRecord { namespace, key: key(), value: Some(&value) };
+        let put = Command::KvPut { records: &[record] };
+        let when = queue.answers().when(0);
+        Ok(queue.drive().lock().issue(put, when)?.done_ns)
+    }
+
+    /// The namespace of the table, which is made if there is none.
+    pub fn namespace(&mut self, queue: &Queue) -> Result<NamespaceId, Failure> {
+        if let Some(namespace) = self.namespace {
+            return Ok(namespace);
+        }
+        let namespace = create(queue)?;
+        self.namespace = Some(namespace);
+        Ok(namespace)
+    }
+
+    /// Uses up a number of the drive's key-value namespaces: no later one has it.
+    pub fn use_number(&mut self, queue: &Queue) -> Result<(), Failure> {
+        let kept = self.namespace(queue)?;
+        create(queue)?;
+        let others = queue.drive().lock().private_namespaces().into_iter();
+        for namespace in others.filter(|namespace| *namespace != kept) {
+            let when = queue.answers().when(0);
+            queue.drive().lock().issue(Command::DeleteNamespace { namespace }, when)?;
+        }
+        Ok(())
+    }
+}
+
+fn create(queue: &Queue) -> Result<NamespaceId, Failure> {
+    let attributes = NamespaceAttributes { is_private: true, ..NamespaceAttributes::default() };
+    let when = queue.answers().when(0);
+    let made = result_of(|namespace| {
+        queue.drive().lock().issue(Command::CreateNamespace { attributes, namespace }, when)
+    });
+    Ok(made?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+    use crate::namespaces::NewNamespace;
+
+    fn table() -> Table {
+        let mut table = Table::undivided(1000, 1);
+        table.entry_mut(0).unwrap().units = 400;
+        table.entry_mut(0).unwrap().attached.except = vec![[7; 16]; HOSTS];
+        let slot = table.add(&NewNamespace { blocks: 80, format: 1, is_shared: false }, 5).unwrap();
+        table.entry_mut(slot).unwrap().pending = Pending::Format { format: 0, erases: true };
+        let slot = table.add(&NewNamespace { blocks: 300, format: 0, is_shared: true }, 9).unwrap();
+        table.entry_mut(slot).unwrap().pending = Pending::Delete;
+        table
+    }
+
+    #[test]
+    fn the_layout_is_pinned() {
+        assert_eq!((size_of::<Header>(), size_of::<StoredEntry>()), (64, 288));
+        assert_eq!((size_of::<Stored>(), offset_of!(Stored, entries)), (64 + 32 * 288, 64));
+        assert_eq!((offset_of!(Header, checksum), offset_of!(Header, made)), (12, 20));
+        assert_eq!((offset_of!(StoredEntry, pending), offset_of!(StoredEntry, except)), (20, 32));
+    }
+
+    #[test]
+    fn a_table_is_read_as_it_was_written_and_no_other_is() {
+        let (table, bytes) = (table(), encode(&table()));
+        assert_eq!(decode(&bytes, 1000), Some(table));
+        assert_eq!(decode(&bytes, 999), None, "of another drive");
+        assert_eq!(decode(&bytes[1..], 1000), None);
+        for at in (0..bytes.len()).step_by(7) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert_eq!(decode(&damaged, 1000), None, "byte {at}");
+        }
+        let mut overlapping = table_with_overlap();
+        assert_eq!(decode(&encode(&overlapping), 1000), None);
+        overlapping.entry_mut(1).unwrap().first = 400;
+        assert!(decode(&encode(&overlapping), 1000).is_some());
+    }
+
+    fn table_with_overlap() -> Table {
+        let mut table = table();
+        table.entry_mut(1).unwrap().first = 399;
+        table
+    }
+}

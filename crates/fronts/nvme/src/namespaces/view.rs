@@ -1,0 +1,93 @@
+//! What one controller sees of the namespaces, and the namespace of a command.
+
+use tantalum::NamespaceId;
+
+use super::table::Table;
+use super::{RECORDS, namespace_of};
+use crate::blocks::BlockSpace;
+
+/// The namespace of a command, as it was when the command was checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Target {
+    /// Its blocks; none for a namespace with records.
+    pub space: BlockSpace,
+    /// Its slot in the table.
+    pub(super) slot: u8,
+    /// The right to its part of the drive.
+    pub(super) right: u64,
+}
+
+/// The namespaces that are attached to a controller.
+#[derive(Clone, Debug)]
+pub struct View {
+    version: u64,
+    /// Block namespaces by number.
+    blocks: Vec<(u32, Target)>,
+    key_value: Vec<NamespaceId>,
+    records: Target,
+}
+
+impl View {
+    /// Of a table, with a bit for each slot that is attached. `right` gives the present right to a part.
+    pub(super) fn new(
+        version: u64,
+        table: &Table,
+        attached: u32,
+        key_value: &[NamespaceId],
+        right: impl Fn(usize) -> u64,
+    ) -> View {
+        let target = |slot: usize, space| Target { space, slot: slot as u8, right: right(slot) };
+        let blocks = table.entries().filter(|(slot, entry)| attached >> slot & 1 == 1 && entry.is_usable());
+        View {
+            version,
+            blocks: blocks.map(|(slot, entry)| (entry.number, target(slot, entry.space()))).collect(),
+            key_value: key_value.to_vec(),
+            records: target(RECORDS, BlockSpace::NONE),
+        }
+    }
+
+    /// Of a drive that was never divided, for whoever decodes commands without executing them.
+    pub fn undivided(space: BlockSpace, key_value: Vec<NamespaceId>) -> View {
+        let target = |slot: usize, space| Target { space, slot: slot as u8, right: 0 };
+        let blocks = vec![(super::BLOCK_NAMESPACE, target(0, space))];
+        View { version: 0, blocks, key_value, records: target(RECORDS, BlockSpace::NONE) }
+    }
+
+    /// Of nothing, and older than any other.
+    pub fn empty() -> View {
+        View { version: u64::MAX, ..View::undivided(BlockSpace::NONE, Vec::new()) }
+    }
+
+    /// The version of the table of which it is.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The block namespace with this number.
+    #[inline]
+    pub fn blocks(&self, number: u32) -> Option<&Target> {
+        self.blocks.iter().find(|(there, _)| *there == number).map(|(_, target)| target)
+    }
+
+    /// The namespace with records that has this number.
+    pub fn key_value(&self, number: u32) -> Option<NamespaceId> {
+        namespace_of(number).filter(|namespace| self.key_value.contains(namespace))
+    }
+
+    /// The part of the drive that all namespaces with records share.
+    pub fn records(&self) -> &Target {
+        &self.records
+    }
+
+    /// The numbers of its block namespaces, in order.
+    pub fn of_blocks(&self) -> Vec<u32> {
+        super::in_order(self.blocks.iter().map(|(number, _)| *number))
+    }
+
+    /// The numbers of all of its namespaces, in order.
+    pub fn numbers(&self) -> Vec<u32> {
+        let records = self.key_value.iter().map(|&namespace| super::number_of(namespace));
+        super::in_order(self.blocks.iter().map(|(number, _)| *number).chain(records))
+    }
+}
