@@ -107,6 +107,8 @@ codes! {
     AUTHENTICATION_REQUIRED = 0x191,
     /// Too many blocks for one command.
     SIZE_LIMIT = 0x183,
+    /// Old data could not be erased (Write Fault).
+    MEDIA_ERASE = 0x280,
     /// Flash could not be read.
     UNREADABLE = 0x281,
     /// The data differ.

@@ -443,6 +443,32 @@ impl Device {
         }
     }
 
+    /// Erases every block that holds old data, and overwrites what the image has left of them. Issued at `at_ns`, as a command is. What
+    /// units and records read as does not change. Returns how many blocks could not be erased because they are out of use. A power
+    /// cut loses nothing; the purge is then to be repeated.
+    ///
+    /// # Errors
+    /// As of a command that changes nothing for the host: what leaves doubt stops the drive. [`Status::InvalidField`] for an image
+    /// that was opened with [`tantalum_nand::Access::Ordered`], whose redo log needs what is old.
+    pub fn purge(&mut self, at_ns: Nanoseconds) -> Result<u32, Status> {
+        self.check_doubt()?;
+        self.note_issue(at_ns)?;
+        let at_ns = at_ns.max(self.ready_ns);
+        if self.engine_mut()?.ftl.nand_mut().is_synced() {
+            return Err(Status::InvalidField("an image that is synced keeps what is old".to_owned()));
+        }
+        let purged = self.engine_mut()?.purge(at_ns).and_then(|(done_ns, kept)| {
+            self.done_ns = self.done_ns.max(done_ns);
+            // until it is done, power loss may undo an erase
+            let idle_ns = self.time_ns();
+            self.note_issue(idle_ns)?;
+            self.engine_mut()?.ftl.nand_mut().scrub()?;
+            Ok(kept)
+        });
+        // nothing that can be read is in doubt
+        purged.inspect_err(|status| self.note_failure(status, &Command::Flush, &[]))
+    }
+
     // -- state --------------------------------------------------------------------------------------------------
 
     /// The profile that the drive was made from.

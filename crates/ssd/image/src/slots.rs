@@ -107,6 +107,11 @@ impl Slots {
         word.is_some_and(|word| word & (1 << (slot.0 % 64)) != 0)
     }
 
+    /// Slots that were used and have no owner.
+    pub fn unused(&self) -> impl Iterator<Item = Slot> + '_ {
+        (1..=self.watermark).map(Slot).filter(|slot| !self.is_used(*slot))
+    }
+
     /// # Panics
     /// If a slot has no owner.
     #[inline]

@@ -293,6 +293,29 @@ impl Nand {
         Ok(self.slots.idle() > kept)
     }
 
+    /// Whether the image survives the loss of the machine.
+    pub fn is_synced(&mut self) -> bool {
+        self.image.synced().is_some()
+    }
+
+    /// Overwrites what the image still has of pages that are erased: bytes without an owner, and records. Erases that may still be undone
+    /// keep theirs, so the medium must be idle. Nothing changes for reads, also those under way: they find other bytes than they
+    /// expect, and read again. Not for an image that survives the loss of the machine ([`Nand::is_synced`]): its redo log may need
+    /// what is free.
+    pub fn scrub(&mut self) -> Result<(), NandError> {
+        debug_assert!(!self.is_synced(), "an image is overwritten that its redo log may need");
+        let zeros = [0; tantalum_image::UNIT_BYTES];
+        for slot in self.slots.unused() {
+            self.image.write_slot(slot, &zeros)?;
+        }
+        for block in (0..self.geometry.blocks()).map(BlockId) {
+            for page in self.next_page(block)..self.geometry.pages_per_block {
+                self.image.clear_page(self.geometry.page(block, page))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Slots that are free to be overwritten, and may take space of the host's disk.
     pub fn idle_slots(&self) -> u32 {
         self.slots.idle()

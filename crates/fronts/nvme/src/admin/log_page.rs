@@ -203,6 +203,9 @@ fn effects(commands: &[(u8, bool)]) -> Vec<u8> {
     ] {
         tell(opcode.into(), effect::SUPPORTED);
     }
+    // nobody else sends commands to the namespace meanwhile
+    let formats = effect::CHANGES_CONTENT | effect::CHANGES_CAPABILITIES | effect::ALONE;
+    tell(admin::FORMAT.into(), effect::SUPPORTED | formats);
     for opcode in [admin::NAMESPACE_MANAGEMENT, admin::NAMESPACE_ATTACHMENT] {
         tell(opcode.into(), effect::SUPPORTED | effect::CHANGES_INVENTORY);
     }

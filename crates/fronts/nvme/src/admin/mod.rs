@@ -39,7 +39,7 @@ pub fn transfer(command: &Submission, kind: ControllerKind) -> Result<Transfer, 
         admin::GET_FEATURES => features::given(command),
         admin::NAMESPACE_MANAGEMENT => Ok(namespaces::managed(command)),
         admin::NAMESPACE_ATTACHMENT => Ok(namespaces::attached()),
-        admin::ABORT | admin::ASYNC_EVENT | admin::KEEP_ALIVE => Ok(Transfer::None),
+        admin::ABORT | admin::ASYNC_EVENT | admin::KEEP_ALIVE | admin::FORMAT => Ok(Transfer::None),
         _ => Err(Failure::INVALID_OPCODE),
     }
 }
@@ -59,6 +59,7 @@ pub fn answer(context: &Context<'_>, command: &Submission, data: &[u8]) -> Resul
         admin::GET_FEATURES => features::get(context, command),
         admin::NAMESPACE_MANAGEMENT => namespaces::manage(context, command, data),
         admin::NAMESPACE_ATTACHMENT => namespaces::attach(context, command, data),
+        admin::FORMAT => namespaces::format(context, command),
         admin::KEEP_ALIVE => Ok(Answer::default()),
         _ => Err(Failure::INVALID_OPCODE),
     }

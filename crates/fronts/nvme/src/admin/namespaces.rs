@@ -1,4 +1,4 @@
-//! Namespace Management and Namespace Attachment (Base, sections 5.2.21 and 5.2.22; NVM, section 4.1.6).
+//! Namespace Management and Namespace Attachment (Base, sections 5.23 and 5.22), and Format NVM (5.14).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::controller::Controller;
 use crate::failure::Failure;
 use crate::io::Transfer;
 use crate::mailbox::Answer;
-use crate::namespaces::{ALL_NAMESPACES, Entry, NewNamespace, Pending};
+use crate::namespaces::{ALL_NAMESPACES, Entry, FORMATS, NewNamespace, Pending};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::identify::command_set;
@@ -119,6 +119,40 @@ fn delete(subsystem: &Subsystem, number: u32) -> Result<Answer, Failure> {
         }
     })?;
     wait(subsystem, ticket, deleted.done_ns)?;
+    Ok(Answer::default())
+}
+
+/// Format NVM: of one namespace or all, without an erase (0) or with one of all that is old on flash (1).
+pub fn format(context: &Context<'_>, command: &Submission) -> Result<Answer, Failure> {
+    let (subsystem, number) = (context.subsystem, command.namespace.get());
+    let dword = command.dword(10);
+    let format = (dword & 0xf | dword >> 8 & 0x30) as u8;
+    let (metadata_and_protection, erase) = (dword >> 4 & 0x1f, dword >> 9 & 7);
+    if metadata_and_protection != 0 || usize::from(format) >= FORMATS.len() {
+        return Err(Failure::INVALID_FORMAT);
+    }
+    if erase > 1 {
+        return Err(Failure::INVALID_FIELD);
+    }
+    let namespaces = &subsystem.namespaces;
+    if number != ALL_NAMESPACES && context.view.blocks(number).is_none() {
+        let is_record = namespaces.key_value(number).is_some();
+        return Err(if is_record { Failure::INVALID_FORMAT } else { Failure::INVALID_NAMESPACE });
+    }
+    let is_named = |entry: &Entry| number == ALL_NAMESPACES || entry.number == number;
+    let pending = |entry: &Entry| match is_named(entry) {
+        true => Pending::Format { format, erases: erase == 1 },
+        false => entry.pending,
+    };
+    let ticket = subsystem.queue.answers().ticket();
+    let formatted = namespaces.clear(&subsystem.queue, pending, |cleared| {
+        for controller in subsystem.io_controllers() {
+            let has = cleared.iter().filter(|(slot, _)| controller.attached() >> slot & 1 == 1);
+            let numbers: Vec<u32> = has.map(|(_, number)| *number).collect();
+            controller.tell_changed(&numbers);
+        }
+    })?;
+    wait(subsystem, ticket, formatted.done_ns)?;
     Ok(Answer::default())
 }
 

@@ -194,6 +194,7 @@ impl Controller {
     pub fn tell_changed(&self, numbers: &[u32]) {
         let mut state = self.state.lock();
         if self.kind == ControllerKind::Io
+            && !numbers.is_empty()
             && state.events.change(numbers)
             && let Some(admin) = state.connections.get(&0)
         {

@@ -153,6 +153,10 @@ impl Namespaces {
         }
         let when = queue.answers().when(0);
         queue.drive().perform(Request::Flush, when)?;
+        let erases = |entry: &Entry| matches!(entry.pending, Pending::Format { erases: true, .. });
+        if left.iter().any(erases) {
+            purge(queue)?;
+        }
         let mut next = state.table.clone();
         for (slot, entry) in state.table.entries() {
             next.set(slot, ended(entry.clone()));
@@ -186,6 +190,17 @@ fn ended(entry: Entry) -> Option<Entry> {
         Pending::Nothing => Some(entry),
         Pending::Delete => None,
         Pending::Format { format, .. } => Some(Entry { format, pending: Pending::Nothing, ..entry }),
+    }
+}
+
+/// Erases everything on flash that is not in use.
+fn purge(queue: &Queue) -> Result<(), Failure> {
+    let mut device = queue.drive().lock();
+    let at_ns = device.time_ns().max(device.issued_ns());
+    match device.purge(at_ns)? {
+        0 => Ok(()),
+        // blocks that are out of use cannot be erased, and have old data
+        _ => Err(Failure::MEDIA_ERASE),
     }
 }
 

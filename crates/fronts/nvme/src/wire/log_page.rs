@@ -149,6 +149,10 @@ pub mod effect {
     pub const SUPPORTED: u32 = 1 << 0;
     /// Changes blocks or values.
     pub const CHANGES_CONTENT: u32 = 1 << 1;
+    /// Changes what a namespace can do (`NCC`).
+    pub const CHANGES_CAPABILITIES: u32 = 1 << 2;
+    /// Not while other commands to the same namespace are under way (`CSE`).
+    pub const ALONE: u32 = 1 << 16;
     /// Changes which namespaces there are (`NIC`).
     pub const CHANGES_INVENTORY: u32 = 1 << 3;
     /// Concerns one namespace.

@@ -461,7 +461,7 @@ fn divide_under_cuts(image: &Path, profile: &Profile, seed: u64, cuts: u64) {
         })
     });
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut divider = Divider { known: Vec::new(), begun: None, version: 0, counts: [0; 3] };
+    let mut divider = Divider { known: Vec::new(), begun: None, version: 0, counts: [0; 4] };
     for cut in 0..cuts {
         let (mut admin, mut io, id) = loop {
             if let Ok(attached) = attach_to(address) {
@@ -485,7 +485,7 @@ fn divide_under_cuts(image: &Path, profile: &Profile, seed: u64, cuts: u64) {
         }
         recovered.recv_timeout(Duration::from_secs(60)).unwrap();
     }
-    println!("created, deleted, found empty: {:?}", divider.counts);
+    println!("created, deleted, found empty, formatted: {:?}", divider.counts);
     assert!(divider.counts.iter().all(|count| *count > 0));
     stopper.stop();
     serving.join().unwrap().unwrap();
@@ -502,10 +502,18 @@ fn attach_to(address: SocketAddr) -> std::io::Result<(Client, Client, u16)> {
 /// The host that divides the drive.
 struct Divider {
     known: Vec<Known>,
-    /// A creation (of so many units), or the deletion of a namespace, that was begun and not answered.
-    begun: Option<Result<u64, u32>>,
+    /// What was begun and not answered.
+    begun: Option<Begun>,
     version: u64,
-    counts: [u64; 3],
+    counts: [u64; 4],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Begun {
+    /// A namespace of so many units.
+    Create(u64),
+    Delete(u32),
+    Format(u32),
 }
 
 /// The code of a command that was answered; an error if its connection broke or power was lost.
@@ -526,10 +534,10 @@ impl Divider {
         id: u16,
         rng: &mut Xoshiro256PlusPlus,
     ) -> std::io::Result<()> {
-        match rng.random_range(0..4) {
+        match rng.random_range(0..5) {
             0 if self.known.len() < 5 => {
                 let units = rng.random_range(1..1000);
-                self.begun = Some(Ok(units));
+                self.begun = Some(Begun::Create(units));
                 let created = answered(try_create(admin, units, 0, 1))?;
                 self.begun = None;
                 self.counts[0] += 1;
@@ -544,12 +552,23 @@ impl Divider {
             1 if !self.known.is_empty() => {
                 let at = rng.random_range(0..self.known.len());
                 let number = self.known[at].number;
-                self.begun = Some(Err(number));
+                self.begun = Some(Begun::Delete(number));
                 let delete = command(admin::NAMESPACE_MANAGEMENT, number, [1, 0, 0, 0, 0, 0]);
                 answered(admin.command(delete))?;
                 self.begun = None;
                 self.counts[1] += 1;
                 self.known.remove(at);
+            }
+            2 if !self.known.is_empty() => {
+                let at = rng.random_range(0..self.known.len());
+                let Known { number, units, .. } = self.known[at];
+                self.begun = Some(Begun::Format(number));
+                let dword = rng.random_range(0..2) << 9;
+                answered(admin.command(command(admin::FORMAT, number, [dword, 0, 0, 0, 0, 0])))?;
+                self.begun = None;
+                self.counts[3] += 1;
+                (self.known[at].flushed, self.known[at].sent) = (0, 0);
+                self.find_empty(io, number, units)?;
             }
             _ if !self.known.is_empty() => {
                 let at = rng.random_range(0..self.known.len());
@@ -587,20 +606,26 @@ impl Divider {
                 assert_eq!(known.units, units, "{when}: the size of {number}");
                 continue;
             }
-            assert_eq!(self.begun, Some(Ok(units)), "{when}: namespace {number} was not created");
+            assert_eq!(self.begun, Some(Begun::Create(units)), "{when}: namespace {number} was not created");
             self.known.push(Known { number: *number, units, flushed: 0, sent: 0 });
         }
         self.known.retain(|known| {
             let is_there = there.contains(&known.number);
-            assert!(is_there || self.begun == Some(Err(known.number)), "{when}: {known:?} is gone");
+            assert!(is_there || self.begun == Some(Begun::Delete(known.number)), "{when}: {known:?} is gone");
             is_there
         });
-        self.begun = None;
         let attached = listed(admin, 2);
-        for Known { number, units, flushed, sent } in self.known.clone() {
+        for known in &mut self.known {
+            let Known { number, units, .. } = *known;
             if !attached.contains(&number) {
                 assert_eq!(change(admin, 0, number, &[id]), 0, "{when}");
             }
+            let is_empty =
+                |io: &mut Client| (0..units).all(|place| read(io, number, place, 4096) == [0; UNIT]);
+            if self.begun == Some(Begun::Format(number)) && is_empty(io) {
+                (known.flushed, known.sent) = (0, 0);
+            }
+            let Known { flushed, sent, .. } = *known;
             for place in 0..units {
                 let found = read(io, number, place, 4096);
                 let is_written = [0, units / 2, units - 1].contains(&place);
@@ -610,6 +635,7 @@ impl Divider {
                 assert!(is_possible, "{when}: unit {place} of {number}, flushed {flushed}, sent {sent}");
             }
         }
+        self.begun = None;
     }
 }
 
@@ -653,4 +679,108 @@ fn an_image_keeps_its_namespaces() {
         serving.join().unwrap().unwrap();
     }
     assert!(uuids[0][0] != uuids[0][1] && uuids.iter().all(|there| *there == uuids[0]));
+}
+
+/// The table has room although the drive is full.
+#[test]
+fn a_drive_that_is_full_can_be_divided() {
+    let server = server();
+    let mut host = attach(&server, Options::default());
+    let fill = |host: &mut Host, number: u32, value: u64| {
+        let blocks = quad(&identify(&mut host.admin, 0, number).data, 0);
+        for first in (0..blocks).step_by(128) {
+            let count = (blocks - first).min(128);
+            let write = command(nvm::WRITE, number, [first as u32, 0, count as u32 - 1, 0, 0, 0]);
+            let data = pattern(value, UNIT * count as usize);
+            assert_eq!(host.io.write_command(write, &data).unwrap().code, 0, "{first} of {blocks}");
+        }
+        assert_eq!(host.io.command(command(nvm::FLUSH, number, [0; 6])).unwrap().code, 0);
+    };
+    fill(&mut host, 1, 1);
+    for selection in [1, 0, 1, 0] {
+        assert_eq!(change(&mut host.admin, selection, 1, &[host.controller]), 0);
+    }
+    fill(&mut host, 1, 2);
+    assert_eq!(delete(&mut host.admin, 1), 0);
+    let free = quad(&identify(&mut host.admin, 1, 0).data, 296);
+    assert_eq!(free, 64 << 20);
+    for (number, blocks) in [(1, 10_000), (2, free / 4096 - 10_000)] {
+        assert_eq!(create(&mut host.admin, blocks, 0), number);
+        assert_eq!(change(&mut host.admin, 0, number, &[host.controller]), 0);
+        fill(&mut host, number, 3);
+    }
+    for selection in [1, 0, 1, 0] {
+        assert_eq!(change(&mut host.admin, selection, 2, &[host.controller]), 0);
+    }
+    fill(&mut host, 2, 4);
+}
+
+fn format(admin: &mut Client, number: u32, dword: u32) -> u16 {
+    admin.command(command(admin::FORMAT, number, [dword, 0, 0, 0, 0, 0])).unwrap().code
+}
+
+#[test]
+fn a_format_changes_the_blocks_and_leaves_nothing() {
+    let server = server();
+    let (mut host, mut other) = (attach(&server, Options::default()), other_host(&server, 2));
+    assert_eq!(delete(&mut host.admin, 1), 0);
+    for blocks in [1000, 2000] {
+        let number = create(&mut host.admin, blocks, 0);
+        for host in [&mut host, &mut other] {
+            assert_eq!(change(&mut host.admin, 0, number, &[host.controller]), 0);
+        }
+        assert_eq!(write(&mut host.io, number, 9, &pattern(number.into(), UNIT)), 0);
+    }
+    let before = identify(&mut host.admin, 3, 1).data;
+    assert_eq!(format(&mut host.admin, 1, 2), 0x10a, "no such format");
+    assert_eq!(format(&mut host.admin, 1, 1 << 4), 0x10a, "metadata");
+    assert_eq!(format(&mut host.admin, 1, 1 << 5), 0x10a, "protection information");
+    assert_eq!(format(&mut host.admin, 1, 2 << 9), 0x002, "cryptographic erase");
+    assert_eq!((format(&mut host.admin, 7, 0), format(&mut host.admin, 0, 0)), (0x00b, 0x00b));
+    assert_eq!(format(&mut host.admin, 1, 1), 0);
+    let told = identify(&mut other.admin, 0, 1).data;
+    assert_eq!((quad(&told, 0), told[26]), (8000, 1));
+    assert_eq!(identify(&mut host.admin, 3, 1).data, before, "it is the same namespace");
+    assert!((0..8000).step_by(7).all(|block| read(&mut other.io, 1, block, 512) == [0; 512]));
+    assert!(read(&mut other.io, 2, 9, 4096) == pattern(2, UNIT), "the other one is as it was");
+    assert_eq!(write(&mut other.io, 1, 7999, &pattern(5, 512)), 0);
+    assert_eq!(format(&mut other.admin, ALL, 1 << 9), 0);
+    for number in [1, 2] {
+        let told = identify(&mut host.admin, 0, number).data;
+        assert_eq!((quad(&told, 0), told[26]), (u64::from(number) * 1000, 0));
+        assert!(read(&mut host.io, number, 9, 4096) == [0; UNIT]);
+    }
+}
+
+/// A format of one namespace with an erase leaves nothing of it in the image, and everything of the other.
+#[test]
+fn a_format_with_an_erase_leaves_nothing_in_the_image() {
+    let folder = tempfile::tempdir().unwrap();
+    for profile in ["tlc-nvme", "tlc-nvme-plp"] {
+        let image = folder.path().join(format!("{profile}.tant"));
+        let profile = Profile { capacity_bytes: 1 << 30, ..Profile::load(profile).unwrap() };
+        let server = serve(subsystem_on(Device::create(&image, &profile).unwrap(), 4096, Pacing::None));
+        let mut host = attach(&server, Options::default());
+        assert_eq!(delete(&mut host.admin, 1), 0);
+        for blocks in [1000, 2000] {
+            let number = create(&mut host.admin, blocks, 0);
+            assert_eq!(change(&mut host.admin, 0, number, &[host.controller]), 0);
+        }
+        let (old, stays) = (b"what-must-be-gone".repeat(300), b"what-has-to-stay-".repeat(300));
+        for round in 0..3 {
+            for block in 0..1000 - round {
+                assert_eq!(write(&mut host.io, 1, block, &old[..UNIT]), 0);
+                assert_eq!(write(&mut host.io, 2, block, &stays[..UNIT]), 0);
+            }
+        }
+        let found = |pattern: &[u8]| {
+            std::fs::read(&image).unwrap().windows(17).filter(|found| *found == pattern).count()
+        };
+        assert!(found(&old[..17]) > 100_000 && found(&stays[..17]) > 100_000);
+        assert_eq!(format(&mut host.admin, 1, 0), 0);
+        assert!(found(&old[..17]) > 100_000, "without an erase it is only deallocated");
+        assert_eq!(format(&mut host.admin, 1, 1 << 9), 0);
+        assert_eq!(found(&old[..17]), 0);
+        assert!((0..1000).all(|block| read(&mut host.io, 2, block, 4096) == stays[..UNIT]));
+    }
 }

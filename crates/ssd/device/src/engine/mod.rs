@@ -230,6 +230,13 @@ impl Engine {
         Ok(at_ns)
     }
 
+    /// Erases every block that holds old data: returns when that is done, and how many could not be erased.
+    pub fn purge(&mut self, at_ns: Nanoseconds) -> Result<(Nanoseconds, u32), Status> {
+        self.maintain(at_ns)?;
+        let settled_ns = self.settle(at_ns)?;
+        Ok(self.ftl.purge(settled_ns)?)
+    }
+
     fn maintain(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         Ok(self.ftl.maintain(at_ns)?)
     }

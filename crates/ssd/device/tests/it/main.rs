@@ -27,6 +27,7 @@ mod media_faults;
 mod media_host;
 mod nvm;
 mod placement;
+mod purge;
 mod queued_commands;
 mod refusals;
 mod small_drive;

@@ -124,7 +124,7 @@ impl Ftl {
 
 impl Allocator {
     /// Erases free blocks that hold old pages, at most this many.
-    fn erase_stale(&mut self, most: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
+    pub(super) fn erase_stale(&mut self, most: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
         for _ in 0..most {
             let Some(block) = self.space.take_stale() else { break };
             let erased = self.erase(block, at_ns);

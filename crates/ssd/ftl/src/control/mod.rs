@@ -31,6 +31,7 @@ mod erase;
 mod give_back;
 mod parts;
 mod placement;
+mod purge;
 mod queries;
 mod recovery;
 mod room;

@@ -196,8 +196,8 @@ impl Parts {
 
     /// The same once this many units more are released. Less than none if more is stored than there is room for.
     pub(crate) fn free_units_with(&self, entries: u64, waiting: usize, released: u64) -> i64 {
-        let free =
-            i64::from(self.config.logical_units) - self.held_units(entries, waiting) as i64 + released as i64;
+        let limit = i64::from(self.config.logical_units) + i64::from(self.records.private_units());
+        let free = limit - self.held_units(entries, waiting) as i64 + released as i64;
         if self.checkpoint_has_place(0, entries) { free } else { free.min(0) }
     }
 

@@ -664,6 +664,11 @@ impl MetadataLog {
         self.restart_protected(nand)
     }
 
+    /// Overwrites what the image has of protected DRAM in which nothing waits any more.
+    pub fn scrub_protected(&self, nand: &mut Nand) -> Result<(), FtlError> {
+        self.protected.as_ref().map_or(Ok(()), |protected| protected.scrub(nand))
+    }
+
     /// Voids the mirror, and gives the next dump the current dump blocks.
     pub fn restart_protected(&mut self, nand: &mut Nand) -> Result<(), FtlError> {
         match &mut self.protected {

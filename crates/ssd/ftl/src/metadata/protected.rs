@@ -210,6 +210,14 @@ impl Protected {
         Ok(())
     }
 
+    /// Overwrites the places in which nothing waits.
+    pub fn scrub(&self, nand: &mut Nand) -> Result<(), FtlError> {
+        for index in &self.free {
+            nand.write_protected(self.places.unit(*index), &[0; UNIT_BYTES])?;
+        }
+        Ok(())
+    }
+
     /// Records were appended to the journal's buffer.
     pub fn recorded<'a>(
         &mut self,

@@ -208,6 +208,13 @@ impl Space {
         }
     }
 
+    /// Closes every open block: each stream continues in others.
+    pub fn close_streams(&mut self, map: &mut Map) {
+        for block in self.streams.take_all() {
+            self.close(block, map);
+        }
+    }
+
     /// Takes a free block that holds old pages, to erase it although nobody opens it.
     pub fn take_stale(&mut self) -> Option<BlockId> {
         let block = self.blocks.stale()?;

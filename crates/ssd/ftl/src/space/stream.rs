@@ -112,6 +112,12 @@ impl Stream {
         self.width = width;
     }
 
+    /// Gives up all open blocks; a reclaim unit ends with them.
+    pub fn take_all(&mut self) -> impl Iterator<Item = BlockId> + '_ {
+        self.reclaim.iter_mut().for_each(|unit| unit.begun = 0);
+        self.open.drain(..).map(|(_, block)| block)
+    }
+
     /// The open blocks.
     pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
         self.open.iter().map(|(_, block)| *block)
@@ -316,6 +322,12 @@ impl Streams {
     pub fn plan_logs(&mut self, namespace: NamespaceId, geometry: &Geometry, home: Vec<PlaneId>, width: u32) {
         let logs = self.logs.entry(namespace);
         logs.or_insert_with(|| Stream::new(geometry, width)).set_home(home, width);
+    }
+
+    /// Gives up all open blocks.
+    pub fn take_all(&mut self) -> Vec<BlockId> {
+        let others = self.logs.values_mut().chain(&mut self.handles).chain(&mut self.handle_copies);
+        self.host.take_all().chain(self.collect.take_all()).chain(others.flat_map(Stream::take_all)).collect()
     }
 
     /// The open blocks of all.

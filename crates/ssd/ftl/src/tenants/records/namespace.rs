@@ -13,6 +13,10 @@ use crate::space::{FtlConfig, Space};
 /// Maximum number of namespaces.
 pub const NAMESPACES: u32 = 1024;
 
+/// Units that a drive with a namespace of its own holds beyond its capacity: so it can change the few records there while its host has
+/// filled it.
+const PRIVATE_UNITS: u32 = 16;
+
 impl Records {
     /// The namespaces, in order of creation.
     pub fn namespaces(&self) -> impl Iterator<Item = NamespaceInfo> + '_ {
@@ -23,6 +27,12 @@ impl Records {
             index_bytes: namespace.index.dram_bytes(),
             swapped_out: namespace.index.is_swapped_out(),
         })
+    }
+
+    /// Units that the drive holds beyond its capacity, for records of its own.
+    pub fn private_units(&self) -> u32 {
+        let has_own = self.namespaces.values().any(|namespace| namespace.attributes.is_private);
+        if has_own { PRIVATE_UNITS } else { 0 }
     }
 
     /// Whether there is such a namespace.
