@@ -135,10 +135,11 @@ impl Ftl {
     /// [`FtlError::changed_nothing`].
     pub fn write_page(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         self.map.warm(units.iter().map(|unit| unit.lpn));
+        let target = target_of(units);
         loop {
             let claims = if self.concern_hints(units) { self.units.claims_of(units.len()) } else { 0 };
-            let mut room = self.reserve(&Need::units(target_of(units), claims), at_ns)?;
-            if let Some(done_ns) = self.write_units(&mut room, units, at_ns)? {
+            let mut room = self.reserve(&Need::units(target, claims), at_ns)?;
+            if let Some(done_ns) = self.write_units(&mut room, target, units, at_ns)? {
                 return Ok(done_ns);
             }
         }

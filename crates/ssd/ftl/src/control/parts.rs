@@ -12,7 +12,7 @@ use crate::batches::Batches;
 use crate::counters::Counters;
 use crate::error::FtlError;
 use crate::file_lists::FileLists;
-use crate::host_unit::{HostUnit, target_of};
+use crate::host_unit::HostUnit;
 use crate::key::NamespaceAttributes;
 use crate::map::{Map, ValidUnit};
 use crate::metadata::{KeptBytes, MetadataLog, Record};
@@ -261,6 +261,7 @@ impl Parts {
     pub(super) fn write_units(
         &mut self,
         room: &mut Reservation,
+        target: Target,
         units: &[HostUnit],
         at_ns: Nanoseconds,
     ) -> Result<Option<Nanoseconds>, FtlError> {
@@ -277,7 +278,7 @@ impl Parts {
             page.marked |= unit.hint.is_some();
             page.push(Source::Staged(unit.slot), unit.spare(step));
         }
-        let Some((place, done_ns)) = self.program(room, target_of(units), &page, step, at_ns)? else {
+        let Some((place, done_ns)) = self.program(room, target, &page, step, at_ns)? else {
             return Ok(None);
         };
         if page.marked {

@@ -53,6 +53,7 @@ impl Parts {
     }
 
     /// Tells of a reclaim unit that a page has filled.
+    #[cold]
     pub(super) fn tell_filled(&mut self, target: Target, at_ns: Nanoseconds) {
         if let Some(placement) = &mut self.placement
             && self.space.take_filled(target)
@@ -63,8 +64,16 @@ impl Parts {
     }
 
     /// Units of the host with one handle were programmed.
+    #[inline]
     pub(super) fn count_host_units(&mut self, units: &[HostUnit]) {
         self.counters.flash_units.host += units.len() as u64;
+        if self.placement.is_some() {
+            self.count_placed(units);
+        }
+    }
+
+    #[cold]
+    fn count_placed(&mut self, units: &[HostUnit]) {
         if let Some(placement) = &mut self.placement
             && let Some(unit) = units.first()
         {

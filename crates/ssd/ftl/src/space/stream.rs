@@ -295,17 +295,18 @@ impl Streams {
     }
 
     /// The stream that takes a page.
+    #[inline]
     pub fn of(&self, target: Target) -> &Stream {
         match target {
             Target::Host => &self.host,
             Target::Collect => &self.collect,
             Target::Logs(namespace) | Target::LogCopies(namespace) => &self.logs[&namespace],
-            Target::Handle(handle) => &self.handles[handle.index() - 1],
-            Target::HandleCopies(handle) => &self.handle_copies[handle.index() - 1],
+            Target::Handle(_) | Target::HandleCopies(_) => self.of_handle(target),
         }
     }
 
     /// The same, mutable.
+    #[inline]
     pub fn of_mut(&mut self, target: Target) -> &mut Stream {
         match target {
             Target::Host => &mut self.host,
@@ -313,9 +314,21 @@ impl Streams {
             Target::Logs(namespace) | Target::LogCopies(namespace) => {
                 self.logs.get_mut(&namespace).expect("the namespace has logs of its own")
             }
-            Target::Handle(handle) => &mut self.handles[handle.index() - 1],
-            Target::HandleCopies(handle) => &mut self.handle_copies[handle.index() - 1],
+            Target::Handle(_) | Target::HandleCopies(_) => self.of_handle_mut(target),
         }
+    }
+
+    /// The stream of a handle other than the first. Out of line, for those who have none.
+    #[inline(never)]
+    fn of_handle(&self, target: Target) -> &Stream {
+        let streams = if target.takes_copies() { &self.handle_copies } else { &self.handles };
+        &streams[target.handle().index() - 1]
+    }
+
+    #[inline(never)]
+    fn of_handle_mut(&mut self, target: Target) -> &mut Stream {
+        let streams = if target.takes_copies() { &mut self.handle_copies } else { &mut self.handles };
+        &mut streams[target.handle().index() - 1]
     }
 
     /// A namespace with logs of its own has them on these planes, where they may keep this many blocks open.

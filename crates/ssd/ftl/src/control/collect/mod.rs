@@ -265,6 +265,7 @@ impl Allocator {
     }
 
     /// The same on a drive with placement: each unit goes with its handle, if handles are kept apart.
+    #[inline(never)]
     fn move_placed_units(
         &mut self,
         units: &[ValidUnit],
@@ -316,7 +317,7 @@ impl Allocator {
     }
 
     /// Puts one unit on the page, with the spare area of its copy.
-    #[inline]
+    #[inline(always)]
     fn take_along(
         &mut self,
         unit: &ValidUnit,
