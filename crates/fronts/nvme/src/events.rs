@@ -15,6 +15,8 @@ pub enum Event {
     ReadOnly,
     /// Fewer spare blocks are left than the threshold.
     SpareLow,
+    /// A Sanitize has ended.
+    Sanitized,
     /// Attributes of namespaces have changed, or which of them the controller has.
     Namespaces,
 }
@@ -47,19 +49,21 @@ const _: () = assert!(
 pub const CONFIGURABLE: u32 = 0xff | NAMESPACE_NOTICES;
 
 impl Event {
-    const ALL: [Event; 3] = [Event::ReadOnly, Event::SpareLow, Event::Namespaces];
+    const ALL: [Event; 4] = [Event::ReadOnly, Event::SpareLow, Event::Sanitized, Event::Namespaces];
 
     /// The log page with details; reading it allows the next event of this type to be reported.
     fn log_page(self) -> u8 {
         match self {
             Event::ReadOnly | Event::SpareLow => id::SMART,
             Event::Namespaces => id::CHANGED_NAMESPACES,
+            Event::Sanitized => id::SANITIZE,
         }
     }
 
-    /// The bit of the feature that enables it.
+    /// The bit of the feature that enables it; all of them if it cannot be disabled.
     fn asked_with(self) -> u32 {
         match self {
+            Event::Sanitized => u32::MAX,
             Event::ReadOnly => warning::READ_ONLY.into(),
             Event::SpareLow => warning::SPARE_LOW.into(),
             Event::Namespaces => NAMESPACE_NOTICES,
@@ -72,6 +76,8 @@ impl Event {
             Event::ReadOnly => (1, 0),
             Event::SpareLow => (1, 2),
             Event::Namespaces => (2, 0),
+            // specific to a command set: only the second kind of an event there is
+            Event::Sanitized => (6, 1),
         };
         kind | which << 8 | u64::from(self.log_page()) << 16
     }
@@ -128,6 +134,11 @@ impl Events {
         self.due.len() > before
     }
 
+    /// A Sanitize has ended.
+    pub fn end_sanitize(&mut self) {
+        self.add(Event::Sanitized);
+    }
+
     /// The warnings that were set last.
     pub fn warnings(&self) -> u8 {
         self.warnings
@@ -155,7 +166,8 @@ impl Events {
 
     /// Takes an event that may be reported to a host that enabled these.
     pub fn next(&mut self, asked: u32) -> Option<Event> {
-        let may = |event: &Event| asked & event.asked_with() != 0 && !self.unread.contains(&event.log_page());
+        let is_asked = |event: &Event| event.asked_with() == u32::MAX || asked & event.asked_with() != 0;
+        let may = |event: &Event| is_asked(event) && !self.unread.contains(&event.log_page());
         let event = Event::ALL.into_iter().filter(|event| self.due.contains(event)).find(may)?;
         self.due.retain(|&due| due != event);
         self.unread.push(event.log_page());
@@ -226,5 +238,6 @@ mod tests {
         assert_eq!(Event::ReadOnly.result(), 0x02_0001);
         assert_eq!(Event::SpareLow.result(), 0x02_0201);
         assert_eq!(Event::Namespaces.result(), 0x04_0002);
+        assert_eq!(Event::Sanitized.result(), 0x81_0106);
     }
 }

@@ -47,6 +47,10 @@ codes! {
     SGL_OFFSET = 0x016,
     /// A keep-alive timeout that is not supported.
     KEEP_ALIVE_INVALID = 0x01a,
+    /// The last Sanitize has failed.
+    SANITIZE_FAILED = 0x01c,
+    /// A Sanitize is under way.
+    SANITIZE_IN_PROGRESS = 0x01d,
     /// The drive accepts no more writes.
     WRITE_PROTECTED = 0x020,
     /// Not the namespace's I/O command set, or none that exists here.

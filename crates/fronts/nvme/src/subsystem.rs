@@ -219,6 +219,25 @@ impl Subsystem {
         }
     }
 
+    /// Executes the Sanitize that has begun, while its host goes on.
+    pub fn sanitize(self: &Arc<Self>) {
+        let subsystem = Arc::clone(self);
+        let spawned =
+            std::thread::Builder::new().name("sanitize".to_owned()).spawn(move || subsystem.run_sanitize());
+        if spawned.is_err() {
+            self.run_sanitize();
+        }
+    }
+
+    /// Programs in the drive end, as when it loses power.
+    fn run_sanitize(&self) {
+        self.programs.iter().for_each(|programs| programs.stop());
+        if self.namespaces.run_sanitize(&self.queue) {
+            self.programs.iter().for_each(|programs| programs.power_on());
+            self.io_controllers().iter().for_each(|controller| controller.tell_sanitized());
+        }
+    }
+
     /// The number of controllers.
     pub fn controllers(&self) -> usize {
         self.controllers.lock().by_id.len()

@@ -1,5 +1,7 @@
 //! The context of an admin command.
 
+use std::sync::Arc;
+
 use crate::controller::Controller;
 use crate::namespaces::View;
 use crate::subsystem::Subsystem;
@@ -7,7 +9,7 @@ use crate::subsystem::Subsystem;
 /// The sender of a command and its connection, on which the answer depends.
 pub struct Context<'a> {
     /// The subsystem.
-    pub subsystem: &'a Subsystem,
+    pub subsystem: &'a Arc<Subsystem>,
     /// The controller.
     pub controller: &'a Controller,
     /// The namespaces that it has.

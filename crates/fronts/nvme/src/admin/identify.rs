@@ -205,6 +205,8 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.temperatures = [343.into(), 353.into()];
     told.capacity[0] = (device.limits().capacity_units * UNIT_BYTES as u64).into();
     told.unallocated[0] = (u64::from(table.largest_free()) * UNIT_BYTES as u64).into();
+    // block erase; units are always deallocated; nothing is written to them afterwards
+    told.sanitize = (1 << 1 | 1 << 29 | 1 << 30).into();
     // Format, Namespace Management and Attachment
     told.admin_commands = (1 << 1 | 1 << 3).into();
     told.submission_bytes = 6 << 4 | 6;

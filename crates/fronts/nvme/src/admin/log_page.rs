@@ -9,6 +9,7 @@ use zerocopy::little_endian::U64;
 
 use super::context::Context;
 use super::features::{self, is_of_namespace};
+use super::sanitize;
 use crate::controller::{ControllerKind, QUEUE_ENTRIES};
 use crate::events::critical_warning;
 use crate::failure::Failure;
@@ -22,8 +23,16 @@ use crate::wire::opcode::{admin, key_value, nvm, program, vendor};
 use crate::wire::text;
 
 /// Log pages of a controller with namespaces.
-const PAGES: [u8; 7] =
-    [id::SUPPORTED, id::ERRORS, id::SMART, id::FIRMWARE, id::CHANGED_NAMESPACES, id::EFFECTS, id::FEATURES];
+const PAGES: [u8; 8] = [
+    id::SUPPORTED,
+    id::ERRORS,
+    id::SMART,
+    id::FIRMWARE,
+    id::CHANGED_NAMESPACES,
+    id::EFFECTS,
+    id::FEATURES,
+    id::SANITIZE,
+];
 
 /// I/O commands on blocks besides those of the drive for vendors, and whether they change some.
 const NVM_COMMANDS: [(u8, bool); 8] = [
@@ -108,6 +117,7 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
         id::CHANGED_NAMESPACES => Ok(changed_namespaces(context)),
         id::EFFECTS => commands(context, command).map(|commands| effects(&commands)),
         id::FEATURES => Ok(feature_effects(subsystem)),
+        id::SANITIZE => Ok(sanitize::status(subsystem.namespaces.sanitize()).as_bytes().to_vec()),
         _ => Err(Failure::INVALID_LOG_PAGE),
     }
 }
@@ -206,6 +216,7 @@ fn effects(commands: &[(u8, bool)]) -> Vec<u8> {
     // nobody else sends commands to the namespace meanwhile
     let formats = effect::CHANGES_CONTENT | effect::CHANGES_CAPABILITIES | effect::ALONE;
     tell(admin::FORMAT.into(), effect::SUPPORTED | formats);
+    tell(admin::SANITIZE.into(), effect::SUPPORTED | effect::CHANGES_CONTENT | effect::ALONE_OF_ALL);
     for opcode in [admin::NAMESPACE_MANAGEMENT, admin::NAMESPACE_ATTACHMENT] {
         tell(opcode.into(), effect::SUPPORTED | effect::CHANGES_INVENTORY);
     }

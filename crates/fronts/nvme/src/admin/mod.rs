@@ -6,6 +6,7 @@ pub mod features;
 pub mod identify;
 pub mod log_page;
 mod namespaces;
+mod sanitize;
 
 pub use context::Context;
 
@@ -39,7 +40,9 @@ pub fn transfer(command: &Submission, kind: ControllerKind) -> Result<Transfer, 
         admin::GET_FEATURES => features::given(command),
         admin::NAMESPACE_MANAGEMENT => Ok(namespaces::managed(command)),
         admin::NAMESPACE_ATTACHMENT => Ok(namespaces::attached()),
-        admin::ABORT | admin::ASYNC_EVENT | admin::KEEP_ALIVE | admin::FORMAT => Ok(Transfer::None),
+        admin::ABORT | admin::ASYNC_EVENT | admin::KEEP_ALIVE | admin::FORMAT | admin::SANITIZE => {
+            Ok(Transfer::None)
+        }
         _ => Err(Failure::INVALID_OPCODE),
     }
 }
@@ -59,6 +62,7 @@ pub fn answer(context: &Context<'_>, command: &Submission, data: &[u8]) -> Resul
         admin::GET_FEATURES => features::get(context, command),
         admin::NAMESPACE_MANAGEMENT => namespaces::manage(context, command, data),
         admin::NAMESPACE_ATTACHMENT => namespaces::attach(context, command, data),
+        admin::SANITIZE => sanitize::sanitize(context, command),
         admin::FORMAT => namespaces::format(context, command),
         admin::KEEP_ALIVE => Ok(Answer::default()),
         _ => Err(Failure::INVALID_OPCODE),

@@ -202,6 +202,15 @@ impl Controller {
         }
     }
 
+    /// A Sanitize has ended: the host is notified.
+    pub fn tell_sanitized(&self) {
+        let mut state = self.state.lock();
+        state.events.end_sanitize();
+        if let Some(admin) = state.connections.get(&0) {
+            admin.post(Message::Event);
+        }
+    }
+
     /// Takes an event that the host asked for and that may be reported now.
     pub fn next_event(&self) -> Option<Event> {
         let mut state = self.state.lock();

@@ -32,6 +32,7 @@ impl Namespaces {
     /// Completes what a power cut, or a failure, has left to do. What fails is tried again before the next change.
     pub fn resume(&self, queue: &Queue) {
         let _ = self.finish(queue, &mut self.lock());
+        self.run_sanitize(queue);
     }
 
     /// Creates a namespace that is attached nowhere. Returns its number.
@@ -82,7 +83,7 @@ impl Namespaces {
         let marked = next.entries().filter(|(_, entry)| !entry.is_usable());
         let cleared: Vec<(usize, u32)> = marked.map(|(slot, entry)| (slot, entry.number)).collect();
         let stored_ns = self.replace(queue, &mut state, next)?;
-        self.withdraw(queue, &cleared)?;
+        self.withdraw(queue, &cleared.iter().map(|(slot, _)| *slot).collect::<Vec<_>>())?;
         then(&cleared);
         self.outdate_views();
         let done_ns = self.finish(queue, &mut state)?;
@@ -95,13 +96,19 @@ impl Namespaces {
     }
 
     /// The table, when nothing is left to do.
-    fn ready(&self, queue: &Queue) -> Result<parking_lot::MutexGuard<'_, State>, Failure> {
+    pub(super) fn ready(&self, queue: &Queue) -> Result<parking_lot::MutexGuard<'_, State>, Failure> {
         let mut state = self.lock();
+        state.table.sanitize.check()?;
         self.finish(queue, &mut state)?;
         Ok(state)
     }
 
-    fn replace(&self, queue: &Queue, state: &mut State, next: Table) -> Result<Nanoseconds, Failure> {
+    pub(super) fn replace(
+        &self,
+        queue: &Queue,
+        state: &mut State,
+        next: Table,
+    ) -> Result<Nanoseconds, Failure> {
         assert!(next.is_sound(), "the next table divides the drive wrongly: {next:?}");
         let done_ns = state.storage.store(queue, &next)?;
         state.table = next;
@@ -114,13 +121,13 @@ impl Namespaces {
     }
 
     /// No command that was checked before reaches these parts any more, and no transaction writes to them when it ends.
-    fn withdraw(&self, queue: &Queue, cleared: &[(usize, u32)]) -> Result<(), Failure> {
+    pub(super) fn withdraw(&self, queue: &Queue, slots: &[usize]) -> Result<(), Failure> {
         let device = queue.drive().lock();
-        cleared.iter().for_each(|&(slot, _)| self.parts[slot].withdraw(&device));
+        slots.iter().for_each(|&slot| self.parts[slot].withdraw(&device));
         drop(device);
         let mut ended = Vec::new();
         self.transactions.lock().retain(|&transaction, (of, _)| {
-            let stays = cleared.iter().all(|(slot, _)| *slot != usize::from(*of));
+            let stays = slots.iter().all(|slot| *slot != usize::from(*of));
             if !stays {
                 ended.push(transaction);
             }
@@ -149,7 +156,7 @@ impl Namespaces {
             return Ok(0);
         }
         for entry in &left {
-            deallocate(queue, entry)?;
+            deallocate(queue, entry.first, entry.units)?;
         }
         let when = queue.answers().when(0);
         queue.drive().perform(Request::Flush, when)?;
@@ -194,7 +201,7 @@ fn ended(entry: Entry) -> Option<Entry> {
 }
 
 /// Erases everything on flash that is not in use.
-fn purge(queue: &Queue) -> Result<(), Failure> {
+pub(super) fn purge(queue: &Queue) -> Result<(), Failure> {
     let mut device = queue.drive().lock();
     let at_ns = device.time_ns().max(device.issued_ns());
     match device.purge(at_ns)? {
@@ -204,9 +211,9 @@ fn purge(queue: &Queue) -> Result<(), Failure> {
     }
 }
 
-fn deallocate(queue: &Queue, entry: &Entry) -> Result<(), Failure> {
-    let end = entry.first + entry.units;
-    let mut first = entry.first;
+/// Deallocates so many units from `first` on.
+pub(super) fn deallocate(queue: &Queue, mut first: u32, units: u32) -> Result<(), Failure> {
+    let end = first + units;
     while first < end {
         let units = TOGETHER_UNITS.min(end - first);
         let when = queue.answers().when(0);

@@ -16,6 +16,7 @@
 //! drive never uses a number again, they never meet.
 
 mod changes;
+mod sanitize;
 mod stored;
 mod table;
 mod view;
@@ -29,7 +30,7 @@ use tantalum_drive::{Drive, Fence, Fences};
 
 pub use changes::Change;
 pub use stored::TableError;
-pub use table::{Attached, Entry, FORMATS, NewNamespace, Pending, SLOTS, Table};
+pub use table::{Attached, Entry, FORMATS, NewNamespace, Pending, SLOTS, Sanitize, SanitizeState, Table};
 pub use view::{Target, View};
 
 use crate::controller::Controller;
@@ -57,6 +58,9 @@ pub struct Namespaces {
     version: AtomicU64,
     /// Who may use which part of the drive, by slot of the table.
     parts: [Fences; SLOTS + 1],
+    /// Held by whoever executes a Sanitize: after a power loss the one that it interrupts has to end before another one begins, and
+    /// before hosts have the drive.
+    sanitizer: Mutex<()>,
     /// Open transactions, and the part in which each was begun.
     transactions: Mutex<FxHashMap<u64, (u8, u64)>>,
 }
@@ -81,6 +85,7 @@ impl Namespaces {
             state: Mutex::new(State { table, storage }),
             version: AtomicU64::new(0),
             parts: std::array::from_fn(|_| Fences::default()),
+            sanitizer: Mutex::default(),
             transactions: Mutex::default(),
         };
         assert!(
@@ -167,8 +172,12 @@ impl Namespaces {
     /// Why a command was kept out whose right was withdrawn. Waits until the change that did so is complete.
     pub fn refusal(&self, target: &Target) -> Failure {
         let state = self.lock();
+        if let Err(failure) = state.table.sanitize.check() {
+            return failure;
+        }
         match state.table.entry(target.slot.into()) {
-            _ if usize::from(target.slot) == RECORDS => Failure::INVALID_NAMESPACE,
+            // a sanitize that is over by now
+            _ if usize::from(target.slot) == RECORDS => Failure::SANITIZE_IN_PROGRESS,
             Some(entry) if entry.pending != Pending::Delete => Failure::FORMAT_IN_PROGRESS,
             _ => Failure::INVALID_NAMESPACE,
         }

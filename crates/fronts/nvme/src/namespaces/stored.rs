@@ -12,7 +12,7 @@ use tantalum_drive::Queue;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::table::{Attached, Entry, FORMATS, HOSTS, HostId, Pending, SLOTS, Table};
+use super::table::{Attached, Entry, FORMATS, HOSTS, HostId, Pending, SLOTS, Sanitize, SanitizeState, Table};
 use crate::failure::Failure;
 
 const MAGIC: [u8; 8] = *b"TANTNSPC";
@@ -46,7 +46,10 @@ struct Header {
     checksum: U32,
     drive_units: U32,
     made: U32,
-    reserved: [u8; 40],
+    /// 0 there was no Sanitize, 1 it is under way, 2 complete, 3 failed.
+    sanitize: U32,
+    sanitize_dword: U32,
+    reserved: [u8; 32],
 }
 
 /// A slot; one without a number is empty.
@@ -135,6 +138,14 @@ fn encode(table: &Table) -> Vec<u8> {
     stored.header.version = VERSION.into();
     stored.header.drive_units = table.drive_units.into();
     stored.header.made = table.made.into();
+    stored.header.sanitize = match table.sanitize.state {
+        SanitizeState::Never => 0,
+        SanitizeState::Running => 1,
+        SanitizeState::Done => 2,
+        SanitizeState::Failed => 3,
+    }
+    .into();
+    stored.header.sanitize_dword = table.sanitize.dword.into();
     for (slot, entry) in table.entries() {
         stored.entries[slot] = stored_entry(entry);
     }
@@ -150,6 +161,14 @@ fn decode(bytes: &[u8], drive_units: u32) -> Option<Table> {
         return None;
     }
     let mut table = Table::empty(drive_units, header.made.get());
+    let state = match header.sanitize.get() {
+        0 => SanitizeState::Never,
+        1 => SanitizeState::Running,
+        2 => SanitizeState::Done,
+        3 => SanitizeState::Failed,
+        _ => return None,
+    };
+    table.sanitize = Sanitize { state, dword: header.sanitize_dword.get() };
     for (slot, entry) in stored.entries.iter().enumerate().filter(|(_, entry)| entry.number.get() != 0) {
         table.set(slot, Some(entry_of(entry)?));
     }
@@ -240,6 +259,7 @@ mod tests {
 
     fn table() -> Table {
         let mut table = Table::undivided(1000, 1);
+        table.sanitize = Sanitize { state: SanitizeState::Failed, dword: 10 };
         table.entry_mut(0).unwrap().units = 400;
         table.entry_mut(0).unwrap().attached.except = vec![[7; 16]; HOSTS];
         let slot = table.add(&NewNamespace { blocks: 80, format: 1, is_shared: false }, 5).unwrap();

@@ -75,6 +75,40 @@ pub struct NewNamespace {
     pub is_shared: bool,
 }
 
+/// What became of the last Sanitize.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SanitizeState {
+    /// There was none.
+    #[default]
+    Never,
+    /// It is under way: nothing else is done with the drive.
+    Running,
+    /// It is complete.
+    Done,
+    /// It has failed: old data may be left, and hosts get at nothing.
+    Failed,
+}
+
+/// The last Sanitize of a drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sanitize {
+    /// What became of it.
+    pub state: SanitizeState,
+    /// Its dword 10.
+    pub dword: u32,
+}
+
+impl Sanitize {
+    /// Refuses what is not done during a Sanitize, nor after one that failed.
+    pub fn check(&self) -> Result<(), Failure> {
+        match self.state {
+            SanitizeState::Running => Err(Failure::SANITIZE_IN_PROGRESS),
+            SanitizeState::Failed => Err(Failure::SANITIZE_FAILED),
+            SanitizeState::Never | SanitizeState::Done => Ok(()),
+        }
+    }
+}
+
 /// The block namespaces of a drive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table {
@@ -82,6 +116,8 @@ pub struct Table {
     pub drive_units: u32,
     /// Namespaces created so far.
     pub made: u32,
+    /// The last Sanitize.
+    pub sanitize: Sanitize,
     slots: [Option<Entry>; SLOTS],
 }
 
@@ -136,12 +172,12 @@ impl Table {
             attached: Attached { others: true, except: Vec::new() },
             pending: Pending::Nothing,
         });
-        Table { drive_units, made: 0, slots }
+        Table { slots, ..Table::empty(drive_units, 0) }
     }
 
     /// A table without namespaces.
     pub fn empty(drive_units: u32, made: u32) -> Table {
-        Table { drive_units, made, slots: [const { None }; SLOTS] }
+        Table { drive_units, made, sanitize: Sanitize::default(), slots: [const { None }; SLOTS] }
     }
 
     /// All entries with their slots.

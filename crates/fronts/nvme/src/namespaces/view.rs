@@ -2,9 +2,10 @@
 
 use tantalum::NamespaceId;
 
-use super::table::Table;
+use super::table::{Sanitize, Table};
 use super::{RECORDS, namespace_of};
 use crate::blocks::BlockSpace;
+use crate::failure::Failure;
 
 /// The namespace of a command, as it was when the command was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +26,7 @@ pub struct View {
     blocks: Vec<(u32, Target)>,
     key_value: Vec<NamespaceId>,
     records: Target,
+    sanitize: Sanitize,
 }
 
 impl View {
@@ -43,14 +45,22 @@ impl View {
             blocks: blocks.map(|(slot, entry)| (entry.number, target(slot, entry.space()))).collect(),
             key_value: key_value.to_vec(),
             records: target(RECORDS, BlockSpace::NONE),
+            sanitize: table.sanitize,
         }
+    }
+
+    /// Refuses I/O commands during a Sanitize, and after one that failed.
+    #[inline]
+    pub fn check(&self) -> Result<(), Failure> {
+        self.sanitize.check()
     }
 
     /// Of a drive that was never divided, for whoever decodes commands without executing them.
     pub fn undivided(space: BlockSpace, key_value: Vec<NamespaceId>) -> View {
         let target = |slot: usize, space| Target { space, slot: slot as u8, right: 0 };
         let blocks = vec![(super::BLOCK_NAMESPACE, target(0, space))];
-        View { version: 0, blocks, key_value, records: target(RECORDS, BlockSpace::NONE) }
+        let records = target(RECORDS, BlockSpace::NONE);
+        View { version: 0, blocks, key_value, records, sanitize: Sanitize::default() }
     }
 
     /// Of nothing, and older than any other.

@@ -160,6 +160,7 @@ fn decode(
         };
         return Ok((work, transfer));
     }
+    attachment.view().check()?;
     if is_program(command) {
         let programs = subsystem.programs.as_ref().ok_or(Failure::INVALID_OPCODE)?;
         attachment.view().blocks(command.namespace.get()).ok_or(Failure::INVALID_NAMESPACE)?;

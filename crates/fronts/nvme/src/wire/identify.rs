@@ -124,7 +124,10 @@ pub struct Controller {
     reserved4: [u8; 8],
     /// Granularity of the keep-alive timer, in 100 ms (`KAS`).
     pub keep_alive: U16,
-    reserved5: [u8; 190],
+    reserved5: [u8; 6],
+    /// Kinds of Sanitize (`SANICAP`).
+    pub sanitize: U32,
+    reserved10: [u8; 180],
     /// Sizes of submission queue entries (`SQES`).
     pub submission_bytes: u8,
     /// Sizes of completion queue entries (`CQES`).
@@ -354,6 +357,7 @@ mod tests {
         assert_eq!(offset_of!(Controller, temperatures), 266);
         assert_eq!(offset_of!(Controller, capacity), 280);
         assert_eq!(offset_of!(Controller, keep_alive), 320);
+        assert_eq!(offset_of!(Controller, sanitize), 328);
         assert_eq!(offset_of!(Controller, submission_bytes), 512);
         assert_eq!(offset_of!(Controller, write_cache), 525);
         assert_eq!(offset_of!(Controller, sgl), 536);

@@ -19,6 +19,8 @@ pub mod id {
     pub const EFFECTS: u8 = 0x05;
     /// The supported features.
     pub const FEATURES: u8 = 0x12;
+    /// What became of the last Sanitize.
+    pub const SANITIZE: u8 = 0x81;
     /// Where subsystems are.
     pub const DISCOVERY: u8 = 0x70;
 }
@@ -91,6 +93,21 @@ pub struct Smart {
     rest: [u8; 320],
 }
 
+/// What became of the last Sanitize (Base, figure 269).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SanitizeStatus {
+    /// Of 65536 parts; FFFFh if none is under way (`SPROG`).
+    pub progress: U16,
+    /// Bits 2:0: 0 never, 1 complete, 2 under way, 3 failed (`SSTAT`).
+    pub status: U16,
+    /// Dword 10 of the command.
+    pub dword: U32,
+    /// Estimated seconds by kind; FFFFFFFFh if not told.
+    pub estimates: [U32; 6],
+    reserved: [u8; 480],
+}
+
 /// The address of one subsystem (Base, figure 257, after 1024 bytes of header).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -153,6 +170,8 @@ pub mod effect {
     pub const CHANGES_CAPABILITIES: u32 = 1 << 2;
     /// Not while other commands to the same namespace are under way (`CSE`).
     pub const ALONE: u32 = 1 << 16;
+    /// Not while any other command is under way (`CSE`).
+    pub const ALONE_OF_ALL: u32 = 2 << 16;
     /// Changes which namespaces there are (`NIC`).
     pub const CHANGES_INVENTORY: u32 = 1 << 3;
     /// Concerns one namespace.
@@ -174,6 +193,7 @@ mod tests {
         assert_eq!(size_of::<Smart>(), 512);
         assert_eq!((offset_of!(Smart, data_read), offset_of!(Smart, unsafe_shutdowns)), (32, 144));
         assert_eq!((offset_of!(Smart, temperature), offset_of!(Smart, power_cycles)), (1, 112));
+        assert_eq!((size_of::<SanitizeStatus>(), offset_of!(SanitizeStatus, estimates)), (512, 8));
         assert_eq!(size_of::<DiscoveryEntry>(), 1024);
         assert_eq!(offset_of!(DiscoveryEntry, service), 32);
         assert_eq!(offset_of!(DiscoveryEntry, address), 512);

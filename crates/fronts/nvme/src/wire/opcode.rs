@@ -14,6 +14,8 @@ pub mod admin {
     pub const GET_FEATURES: u8 = 0x0a;
     /// Asynchronous Event Request.
     pub const ASYNC_EVENT: u8 = 0x0c;
+    /// Sanitize.
+    pub const SANITIZE: u8 = 0x84;
     /// Format NVM.
     pub const FORMAT: u8 = 0x80;
     /// Namespace Management.

@@ -784,3 +784,134 @@ fn a_format_with_an_erase_leaves_nothing_in_the_image() {
         assert!((0..1000).all(|block| read(&mut host.io, 2, block, 4096) == stays[..UNIT]));
     }
 }
+
+fn sanitize(admin: &mut Client, dword: u32) -> u16 {
+    admin.command(command(admin::SANITIZE, 0, [dword, 0, 0, 0, 0, 0])).unwrap().code
+}
+
+/// Progress and status of the last Sanitize, and dword 10 of its command.
+fn sanitize_status(admin: &mut Client) -> (u16, u16, u32) {
+    let log = command(admin::GET_LOG_PAGE, ALL, [0x81 | 127 << 16, 0, 0, 0, 0, 0]);
+    let log = admin.read_command(log, 512).unwrap().data;
+    let word = |at: usize| u16::from_le_bytes([log[at], log[at + 1]]);
+    (word(0), word(2), u32::from_le_bytes(log[4..8].try_into().unwrap()))
+}
+
+/// A drive with two block namespaces and one with records, all of whose contents have a pattern.
+fn create_full_of(image: &Path, profile: &Profile, pattern: &[u8]) -> Device {
+    let mut device = Device::create(image, profile).unwrap();
+    let (attributes, at_ns) = (NamespaceAttributes::default(), device.time_ns());
+    let namespace = &mut NamespaceId::default();
+    device.submit(tantalum::Command::CreateNamespace { attributes, namespace }, at_ns).unwrap();
+    for round in 0..2 {
+        for lpn in 0..3000 - round {
+            let at_ns = device.time_ns();
+            let write =
+                tantalum::Command::Write { lpn: tantalum::Lpn(lpn), data: &pattern[..UNIT], fua: false };
+            device.submit(write, at_ns).unwrap();
+        }
+    }
+    for number in 0..1000_u32 {
+        let key = tantalum::Key::new(&[&pattern[..12], &number.to_le_bytes()].concat()).unwrap();
+        let record = tantalum::KvRecord { namespace: *namespace, key, value: Some(&pattern[..200]) };
+        let at_ns = device.time_ns();
+        device.submit(tantalum::Command::KvPut { records: &[record] }, at_ns).unwrap();
+    }
+    device
+}
+
+fn count_in(image: &Path, pattern: &[u8]) -> usize {
+    std::fs::read(image).unwrap().windows(pattern.len()).filter(|found| *found == pattern).count()
+}
+
+#[test]
+fn a_sanitize_leaves_nothing_in_the_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = b"what-must-be-gone".repeat(300);
+    for profile in ["tlc-nvme", "tlc-nvme-plp"] {
+        let image = folder.path().join(format!("{profile}.tant"));
+        let profile = Profile { capacity_bytes: 1 << 30, ..Profile::load(profile).unwrap() };
+        let device = create_full_of(&image, &profile, &old);
+        let server = serve(subsystem_on(device, 512, Pacing::None));
+        let (mut host, mut other) = (attach(&server, Options::default()), other_host(&server, 2));
+        assert_eq!(sanitize_status(&mut host.admin), (0xffff, 0, 0));
+        assert_eq!(sanitize(&mut host.admin, 3), 0x002, "overwrite");
+        assert_eq!(sanitize(&mut host.admin, 4), 0x002, "cryptographic erase");
+        assert_eq!(sanitize(&mut host.admin, 2 | 1 << 9), 0x002, "without deallocating");
+        assert_eq!(sanitize(&mut host.admin, 1), 0, "none has failed");
+        assert!(count_in(&image, &old[..12]) > 100_000);
+        let waits = other.admin.submit(command(admin::ASYNC_EVENT, 0, [0; 6]), Vec::new(), 0).unwrap();
+        assert_eq!(sanitize(&mut host.admin, 2), 0);
+        // what others send is refused until it is over
+        let mut refused = 0;
+        loop {
+            let formatted = format(&mut host.admin, 1, 1);
+            let code = other.io.read_command(on(nvm::READ, 1, 0), 512).unwrap().code;
+            assert!([0, 0x01d].contains(&code) && [0, 0x01d].contains(&formatted), "{code:x} {formatted:x}");
+            if code == 0 {
+                break;
+            }
+            refused += 1;
+        }
+        println!("refused {refused} times");
+        assert!(refused > 0);
+        let told = other.admin.reap().unwrap();
+        assert_eq!((told.id, told.result), (waits, 0x81_0106));
+        let (progress, status, dword) = sanitize_status(&mut host.admin);
+        assert_eq!((progress, status, dword & 7), (0xffff, 1, 2));
+        assert_eq!(count_in(&image, &old[..12]), 0);
+        // namespaces are as they were, without contents
+        assert_eq!(listed(&mut host.admin, 2), [1, 2]);
+        assert_eq!(read(&mut host.io, 1, 0, 512), [0; 512]);
+        let list = host.io.read_command(command(0x06, 2, [4096, 0, 0, 0, 0, 0]), 4096).unwrap();
+        assert_eq!((list.code, &list.data[..4]), (0, &[0; 4][..]));
+        assert_eq!(write(&mut other.io, 1, 0, &pattern(1, 512)), 0);
+        assert_eq!(read(&mut host.io, 1, 0, 512), pattern(1, 512));
+    }
+}
+
+/// Power is cut during a Sanitize; when hosts may attach again, it is complete.
+#[test]
+fn a_sanitize_that_power_cuts_short_is_completed_before_hosts_attach() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = b"what-must-be-gone".repeat(300);
+    for (number, operations) in [1, 2, 3, 5, 8, 13, 21].into_iter().enumerate() {
+        let image = folder.path().join(format!("{number}.tant"));
+        let device = create_full_of(&image, &small(), &old);
+        let served = Served::start(device, &serving(&image, Pacing::None)).unwrap();
+        let (address, stopper) = (served.address(), served.stopper());
+        let (sender, recovered) = mpsc::channel();
+        let serving = thread::spawn(move || {
+            served.wait(|notice| {
+                if let Notice::Recovered(_) = notice {
+                    sender.send(()).unwrap();
+                }
+            })
+        });
+        let (mut admin, _, _) = attach_to(address).unwrap();
+        Control::connect(&image).unwrap().cut(Some(operations), number as u64).unwrap();
+        let begun = admin.command(command(admin::SANITIZE, 0, [2, 0, 0, 0, 0, 0]));
+        let is_begun = begun.is_ok_and(|begun| begun.code == 0);
+        recovered.recv_timeout(Duration::from_secs(60)).unwrap();
+        let (mut admin, mut io, _) = loop {
+            if let Ok(attached) = attach_to(address) {
+                break attached;
+            }
+            thread::sleep(Duration::from_millis(2));
+        };
+        let state = sanitize_status(&mut admin).1;
+        assert!(state == 1 || state == 0 && !is_begun, "{operations} operations, begun {is_begun}: {state}");
+        if state == 1 {
+            assert_eq!(count_in(&image, &old[..12]), 0, "{operations} operations");
+            assert_eq!(read(&mut io, 1, 0, 4096), [0; UNIT]);
+            // nobody goes on with it when there are new data
+            assert_eq!(write(&mut io, 1, 5, &pattern(1, UNIT)), 0);
+            thread::sleep(Duration::from_millis(50));
+            assert_eq!(read(&mut io, 1, 5, 4096), pattern(1, UNIT));
+        }
+        println!("{operations} operations: begun {is_begun}, state {state}");
+        drop((admin, io));
+        stopper.stop();
+        serving.join().unwrap().unwrap();
+    }
+}

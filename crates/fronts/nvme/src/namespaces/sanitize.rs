@@ -1,0 +1,105 @@
+//! Sanitize: nothing that hosts have ever written is left on the drive (Base, section 8.21).
+//!
+//! The table says that it is under way before anything is done, so a power cut only interrupts it, and says that it is complete when it
+//! is. Meanwhile no command of a host reaches the drive. The namespaces stay, with their numbers and formats, and without contents.
+
+use tantalum::{Key, NamespaceId};
+use tantalum_drive::{InReply, Output, Queue, Request};
+
+use super::changes::{Change, deallocate, purge};
+use super::table::{Sanitize, SanitizeState};
+use super::{Namespaces, SLOTS};
+use crate::failure::Failure;
+
+/// Records deleted at a time.
+const TOGETHER_RECORDS: usize = 512;
+
+impl Namespaces {
+    /// The last Sanitize.
+    pub fn sanitize(&self) -> Sanitize {
+        self.with_table(|table| table.sanitize)
+    }
+
+    /// Begins one; no other command reaches the drive from now on. `dword` is dword 10 of the command. [`Namespaces::run_sanitize`] does
+    /// the rest.
+    pub fn begin_sanitize(&self, queue: &Queue, dword: u32) -> Result<Change<()>, Failure> {
+        // after one that failed, another one may succeed
+        let is_failed = self.sanitize().state == SanitizeState::Failed;
+        let mut state = if is_failed { self.lock() } else { self.ready(queue)? };
+        if state.table.sanitize.state == SanitizeState::Running {
+            return Err(Failure::SANITIZE_IN_PROGRESS);
+        }
+        let mut next = state.table.clone();
+        next.sanitize = Sanitize { state: SanitizeState::Running, dword };
+        let done_ns = self.replace(queue, &mut state, next)?;
+        self.withdraw(queue, &(0..=SLOTS).collect::<Vec<_>>())?;
+        Ok(Change { result: (), done_ns })
+    }
+
+    /// Leaves the state after one that failed, if that one allowed it.
+    pub fn end_failed_sanitize(
+        &self,
+        queue: &Queue,
+        is_allowed: impl Fn(u32) -> bool,
+    ) -> Result<Change<()>, Failure> {
+        let mut state = self.lock();
+        let Sanitize { state: last, dword } = state.table.sanitize;
+        match last {
+            SanitizeState::Running => return Err(Failure::SANITIZE_IN_PROGRESS),
+            SanitizeState::Failed if !is_allowed(dword) => return Err(Failure::SANITIZE_FAILED),
+            SanitizeState::Failed => {}
+            SanitizeState::Never | SanitizeState::Done => return Ok(Change { result: (), done_ns: 0 }),
+        }
+        let mut next = state.table.clone();
+        next.sanitize.state = SanitizeState::Never;
+        let done_ns = self.replace(queue, &mut state, next)?;
+        Ok(Change { result: (), done_ns })
+    }
+
+    /// Does what has begun, if one has. Returns whether it has ended: not if the drive has lost power, which interrupts it.
+    pub fn run_sanitize(&self, queue: &Queue) -> bool {
+        let _only = self.sanitizer.lock();
+        if self.sanitize().state != SanitizeState::Running {
+            return false;
+        }
+        let state = match self.erase_everything(queue) {
+            Ok(()) => SanitizeState::Done,
+            Err(Failure::POWER_LOSS) => return false,
+            Err(_) => SanitizeState::Failed,
+        };
+        let mut now = self.lock();
+        let mut next = now.table.clone();
+        next.sanitize.state = state;
+        // if it cannot be stored, it is done again
+        self.replace(queue, &mut now, next).is_ok()
+    }
+
+    fn erase_everything(&self, queue: &Queue) -> Result<(), Failure> {
+        let units = self.with_table(|table| table.drive_units);
+        for namespace in &self.key_value {
+            delete_records(queue, *namespace)?;
+        }
+        deallocate(queue, 0, units)?;
+        if queue.drive().lock().limits().files > 0 {
+            queue.drive().perform(Request::ClearFileLists { file: None }, queue.answers().when(0))?;
+        }
+        queue.drive().perform(Request::Flush, queue.answers().when(0))?;
+        purge(queue)
+    }
+}
+
+/// Deletes every record of a namespace, which stays.
+fn delete_records(queue: &Queue, namespace: NamespaceId) -> Result<(), Failure> {
+    loop {
+        let list = Request::KvList { namespace, from: None, keys: InReply, limit: TOGETHER_RECORDS };
+        let keys: Vec<Key> = match queue.drive().perform(list, queue.answers().when(0))?.output {
+            Output::Keys(keys) => keys,
+            _ => Vec::new(),
+        };
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let records = keys.into_iter().map(|key| (namespace, key, None)).collect();
+        queue.drive().perform(Request::KvPut { records }, queue.answers().when(0))?;
+    }
+}
