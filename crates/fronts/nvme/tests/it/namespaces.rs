@@ -806,8 +806,12 @@ fn create_full_of(image: &Path, profile: &Profile, pattern: &[u8]) -> Device {
     for round in 0..2 {
         for lpn in 0..3000 - round {
             let at_ns = device.time_ns();
-            let write =
-                tantalum::Command::Write { lpn: tantalum::Lpn(lpn), data: &pattern[..UNIT], fua: false };
+            let write = tantalum::Command::Write {
+                lpn: tantalum::Lpn(lpn),
+                data: &pattern[..UNIT],
+                fua: false,
+                handle: None,
+            };
             device.submit(write, at_ns).unwrap();
         }
     }
