@@ -697,7 +697,7 @@ pub fn bad_blocks(nand: &Nand) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::Source;
+    use tantalum_nand::{Scheduling, Source};
 
     use super::*;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
@@ -743,6 +743,18 @@ mod tests {
         space.failing.push(BlockId(1));
         space.opened(BlockId(2), &mut nand, 0);
         assert_eq!([(); 2].map(|()| space.take_partial(Target::Collect, &nand)), [Some(BlockId(3)), None]);
+    }
+
+    /// Until then a cut may undo the erase, and bring back what the block held.
+    #[test]
+    fn a_block_that_was_erased_ahead_is_ready_when_the_erase_is_over() {
+        let (mut nand, mut space) = space(&[1]);
+        nand.set_scheduling(Scheduling::ReadFirst);
+        let begun_ns = nand.programs_done_ns();
+        let done_ns = nand.erase(BlockId(0), begun_ns).unwrap();
+        space.release_erased(BlockId(0), &nand);
+        assert_eq!(space.ready_ns(space.free_blocks(), &nand), done_ns);
+        assert_eq!(done_ns, begun_ns + TIMING.erase_ns);
     }
 
     #[test]
