@@ -12,7 +12,7 @@ expect connect-all-disconnect "disconnected 1" nvme disconnect -n "$NQN"
 attach || exit
 controller="/dev/$(controller)"
 expect id-ctrl "^mn *: Tantalum" nvme id-ctrl "$controller"
-expect id-ctrl-copy "^oncs *: 0x18d" nvme id-ctrl "$controller"
+expect id-ctrl-copy "^oncs *: 0x1cd" nvme id-ctrl "$controller"
 expect id-ctrl-cache "^vwc *: 0x[0-9a-f]*[1357]$" nvme id-ctrl "$controller"
 expect id-ctrl-limits "^mdts *: 7" nvme id-ctrl "$controller"
 expect id-ctrl-name "^subnqn *: $NQN" nvme id-ctrl "$controller"
@@ -47,7 +47,7 @@ check set-feature-cache-on nvme set-feature "$controller" -f 6 -v 1
 expect get-feature-keep-alive "Current value" nvme get-feature "$controller" -f 0xf
 refuse set-feature-unknown "INVALID_FIELD|Invalid Field" nvme set-feature "$controller" -f 0xc7 -v 1
 refuse get-feature-unknown "INVALID_FIELD|Invalid Field" nvme get-feature "$controller" -f 0xc7
-refuse format "INVALID_OPCODE|Invalid Command Opcode|not supported" nvme format "$DEVICE" --force
+refuse format-unknown "." nvme format "$DEVICE" --lbaf=5 --force
 
 head -c 32768 /dev/urandom > /tmp/a
 check write nvme write "$DEVICE" -s 10 -c 7 -z 32768 -d /tmp/a

@@ -15,7 +15,7 @@ use super::tap::Tap;
 const CUTS: u64 = 2;
 
 /// What the guest does; `TANTALUM_NVME_SCRIPTS` names fewer.
-const SCRIPTS: &str = "commands file_systems fio killed cuts";
+const SCRIPTS: &str = "commands file_systems fio killed cuts namespaces";
 
 /// File systems; `TANTALUM_NVME_FILE_SYSTEMS` names fewer.
 const FILE_SYSTEMS: &str = "ext4 xfs btrfs f2fs nilfs2";
@@ -213,6 +213,7 @@ fn check_complete(
         ("fio", 5),
         ("killed", 8 * count(KILLED_FILE_SYSTEMS)),
         ("cuts", cut_systems * (1 + 2 * cuts as usize)),
+        ("namespaces", 30),
     ];
     let expected: usize = least.into_iter().filter(|(name, _)| runs(name)).map(|(_, checks)| checks).sum();
     ensure(host.cuts == expected_cuts, || format!("{} cuts, not {expected_cuts}", host.cuts))?;

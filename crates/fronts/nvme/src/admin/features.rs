@@ -12,7 +12,7 @@ use crate::wire::command::Submission;
 use crate::wire::feature as id;
 
 /// All features.
-const FEATURES: [u8; 11] = [
+const FEATURES: [u8; 12] = [
     id::ARBITRATION,
     id::POWER,
     id::TEMPERATURE,
@@ -21,23 +21,26 @@ const FEATURES: [u8; 11] = [
     id::QUEUES,
     id::ATOMICITY,
     id::EVENTS,
+    id::TIMESTAMP,
     id::KEEP_ALIVE,
     id::HOST_BEHAVIOUR,
     id::HOST,
 ];
 
 /// Features that can be set.
-const CHANGEABLE: [u8; 7] = [
+const CHANGEABLE: [u8; 8] = [
     id::ARBITRATION,
     id::WRITE_CACHE,
     id::QUEUES,
     id::ATOMICITY,
     id::EVENTS,
+    id::TIMESTAMP,
     id::KEEP_ALIVE,
     id::HOST_BEHAVIOUR,
 ];
 
 const HOST_BEHAVIOUR_BYTES: u32 = 512;
+const TIMESTAMP_BYTES: u32 = 8;
 
 /// The temperature threshold: that at which the drive would warn, in kelvin.
 const THRESHOLD: u64 = 343;
@@ -50,6 +53,7 @@ fn feature(command: &Submission) -> u8 {
 pub fn sent(command: &Submission) -> Transfer {
     match feature(command) {
         id::HOST_BEHAVIOUR => Transfer::FromHost(HOST_BEHAVIOUR_BYTES),
+        id::TIMESTAMP => Transfer::FromHost(TIMESTAMP_BYTES),
         _ => Transfer::None,
     }
 }
@@ -62,6 +66,7 @@ pub fn given(command: &Submission) -> Result<Transfer, Failure> {
     }
     match feature(command) {
         id::HOST_BEHAVIOUR => Ok(Transfer::ToHost(HOST_BEHAVIOUR_BYTES)),
+        id::TIMESTAMP => Ok(Transfer::ToHost(TIMESTAMP_BYTES)),
         // over fabrics the identifier has 16 bytes, which is the extended form; there is no short one (`EXHID` is 0)
         id::HOST if !command.bit(11, 0) => Err(Failure::INVALID_FIELD),
         id::HOST => Ok(Transfer::ToHost(16)),
@@ -127,6 +132,7 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
         id::QUEUES => queues(controller.io_queues()),
         id::TEMPERATURE => THRESHOLD,
         id::KEEP_ALIVE if is_current => controller.keep_alive_ms().into(),
+        id::TIMESTAMP => return Ok(Answer::data(timestamp(controller, is_current))),
         id::HOST => return Ok(Answer::data(controller.host.id.to_vec())),
         id::HOST_BEHAVIOUR => {
             let mut data = vec![0; HOST_BEHAVIOUR_BYTES as usize];
@@ -136,6 +142,15 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
         _ => set(0),
     };
     Ok(Answer::result(result))
+}
+
+/// Milliseconds since 1970 in six bytes, and in bits 3:1 of the next one whether a host has set them; otherwise since the controller
+/// was made (Base, section 5.27.1.11).
+fn timestamp(controller: &Controller, is_current: bool) -> Vec<u8> {
+    let (milliseconds, is_set) = if is_current { controller.timestamp() } else { (0, false) };
+    let mut data = milliseconds.to_le_bytes()[..6].to_vec();
+    data.extend([u8::from(is_set) << 1, 0]);
+    data
 }
 
 /// Submission and completion queues, each less one.
@@ -163,6 +178,10 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
         id::HOST_BEHAVIOUR => {
             let behaviour = u32::from_le_bytes([data[0], data[1], data[2], 0]);
             controller.set_feature(feature, behaviour);
+        }
+        id::TIMESTAMP => {
+            let milliseconds = [data[0], data[1], data[2], data[3], data[4], data[5], 0, 0];
+            controller.set_timestamp(u64::from_le_bytes(milliseconds));
         }
         id::POWER if value & 0x1f == 0 => {}
         id::POWER => return Err(Failure::INVALID_FIELD),

@@ -189,8 +189,7 @@ fn controller(context: &Context<'_>) -> Controller {
 
 /// Fields that only a controller with namespaces reports.
 fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
-    let table = subsystem.namespaces.table();
-    let device = subsystem.queue.drive().lock();
+    tell_of_namespaces(told, subsystem);
     told.kind = 1;
     told.subsystem_name = text(&subsystem.settings.name, 0);
     // several controllers
@@ -203,22 +202,31 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.firmware_updates = 1 << 1 | 1;
     told.abort_limit = ABORTS as u8 - 1;
     told.temperatures = [343.into(), 353.into()];
-    told.capacity[0] = (device.limits().capacity_units * UNIT_BYTES as u64).into();
-    told.unallocated[0] = (u64::from(table.largest_free()) * UNIT_BYTES as u64).into();
     // block erase; units are always deallocated; nothing is written to them afterwards
     told.sanitize = (1 << 1 | 1 << 29 | 1 << 30).into();
     // Format, Namespace Management and Attachment
     told.admin_commands = (1 << 1 | 1 << 3).into();
     told.submission_bytes = 6 << 4 | 6;
     told.completion_bytes = 4 << 4 | 4;
-    let namespaces = &subsystem.namespaces;
-    told.namespaces = namespaces.highest().into();
-    told.most_namespaces = namespaces.most().into();
-    // Compare, Dataset Management, Write Zeroes, Verify, Copy
-    told.io_commands = (1 | 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8).into();
+    // Compare, Dataset Management, Write Zeroes, Timestamp, Verify, Copy
+    told.io_commands = (1 | 1 << 2 | 1 << 3 | 1 << 6 | 1 << 7 | 1 << 8).into();
     told.copy_formats = 1.into();
     // a flush may name all namespaces
     told.write_cache = 3 << 1 | u8::from(subsystem.has_volatile_cache());
+    told.vendor_io = 1;
+    told.command_capsule = ((64 + ADMIN_CAPSULE_BYTES as u32) / 16).into();
+    told.response_capsule = 1.into();
+    told.sgl_descriptors = 1;
+}
+
+/// Capacity, and what all namespaces have in common.
+fn tell_of_namespaces(told: &mut Controller, subsystem: &Subsystem) {
+    let (namespaces, table) = (&subsystem.namespaces, subsystem.namespaces.table());
+    let device = subsystem.queue.drive().lock();
+    told.capacity[0] = (device.limits().capacity_units * UNIT_BYTES as u64).into();
+    told.unallocated[0] = (u64::from(table.largest_free()) * UNIT_BYTES as u64).into();
+    told.namespaces = namespaces.highest().into();
+    told.most_namespaces = namespaces.most().into();
     // one block, if writes across units are not atomic; otherwise those of the namespace with the largest blocks, which has the fewest
     let of_namespaces = table.entries().map(|(_, entry)| entry.space());
     let largest = of_namespaces.max_by_key(|space| space.block_bytes).unwrap_or(BlockSpace::NONE);
@@ -226,10 +234,6 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     let blocks = if whole.boundary == 0 { whole.blocks } else { 0 };
     told.atomic = blocks.into();
     told.atomic_power_fail = blocks.into();
-    told.vendor_io = 1;
-    told.command_capsule = ((64 + ADMIN_CAPSULE_BYTES as u32) / 16).into();
-    told.response_capsule = 1.into();
-    told.sgl_descriptors = 1;
 }
 
 /// What all block namespaces with blocks of this size have in common.

@@ -53,6 +53,8 @@ struct State {
     keep_alive_ms: u32,
     /// Values of this controller's own features.
     features: FxHashMap<u8, u32>,
+    /// The time that the host has set, in milliseconds, and when it did.
+    timestamp: Option<(u64, Instant)>,
     /// I/O queues that the host requested and was granted.
     io_queues: Option<u16>,
     /// Events to report to the host.
@@ -101,6 +103,7 @@ impl Controller {
             properties: Properties::new(kind, has_command_sets),
             keep_alive_ms,
             features: FxHashMap::default(),
+            timestamp: None,
             io_queues: None,
             events: Events::new(warnings),
             connections: FxHashMap::from_iter([(0, admin)]),
@@ -236,6 +239,18 @@ impl Controller {
     /// Sets one of its own features.
     pub fn set_feature(&self, feature: u8, value: u32) {
         self.state.lock().features.insert(feature, value);
+    }
+
+    /// The time in milliseconds: that which the host has set and what has passed since, and true; or the age of the controller.
+    pub fn timestamp(&self) -> (u64, bool) {
+        let set = self.state.lock().timestamp;
+        let (from_ms, at) = set.unwrap_or((0, self.made));
+        (from_ms + at.elapsed().as_millis() as u64, set.is_some())
+    }
+
+    /// Sets the time, in milliseconds.
+    pub fn set_timestamp(&self, milliseconds: u64) {
+        self.state.lock().timestamp = Some((milliseconds, Instant::now()));
     }
 
     /// The keep-alive timeout; 0 for none.

@@ -16,6 +16,8 @@ pub const QUEUES: u8 = 0x07;
 pub const ATOMICITY: u8 = 0x0a;
 /// Asynchronous events.
 pub const EVENTS: u8 = 0x0b;
+/// Timestamp.
+pub const TIMESTAMP: u8 = 0x0e;
 /// Keep-alive timer.
 pub const KEEP_ALIVE: u8 = 0x0f;
 /// Host behaviour.

@@ -80,6 +80,27 @@ fn the_host_identifier_has_no_short_form() {
 }
 
 #[test]
+fn the_timestamp_goes_on_from_what_the_host_has_set() {
+    let server = serve(subsystem(4096));
+    let mut client = admin_of(&server);
+    let get = |client: &mut Client| {
+        let told = client.read_command(command(admin::GET_FEATURES, 0, [0x0e, 0, 0, 0, 0, 0]), 8).unwrap();
+        let time = u64::from_le_bytes([&told.data[..6], &[0, 0]].concat().try_into().unwrap());
+        (told.code, time, told.data[6], told.data[7])
+    };
+    let (code, age, origin, _) = get(&mut client);
+    assert_eq!((code, origin), (0, 0));
+    assert!(age < 60_000, "{age} ms");
+    let now = 0x0123_4567_89ab_u64;
+    let set = command(admin::SET_FEATURES, 0, [0x0e, 0, 0, 0, 0, 0]);
+    assert_eq!(client.write_command(set, &now.to_le_bytes()).unwrap().code, 0);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let (code, time, origin, _) = get(&mut client);
+    assert_eq!((code, origin), (0, 1 << 1), "a host has set it");
+    assert!((now + 20..now + 60_000).contains(&time), "{time}");
+}
+
+#[test]
 fn features_belong_to_the_controller_and_not_to_its_namespaces() {
     let server = serve(subsystem(4096));
     let mut client = admin_of(&server);
