@@ -11,28 +11,30 @@ refuse ns-detach-again "." nvme detach-ns "$controller" -n 1 -c "$cntlid"
 check ns-delete nvme delete-ns "$controller" -n 1
 expect ns-unallocated "^unvmcap *: 536870912" nvme id-ctrl "$controller"
 expect ns-create "nsid: ?1" nvme create-ns "$controller" --nsze=65536 --ncap=65536 --flbas=0 --nmic=1
-expect ns-create-small-blocks "nsid: ?3" nvme create-ns "$controller" --nsze=131072 --ncap=131072 --flbas=1 --nmic=1
+expect ns-create-small-blocks "nsid: ?[0-9]" nvme create-ns "$controller" --nsze=131072 --ncap=131072 --flbas=1 --nmic=1
+# the numbers in between are those of namespaces with records
+number="$(sed -n 's/.*nsid: *\([0-9]*\).*/\1/p' /tmp/said)"
 refuse ns-create-too-large "." nvme create-ns "$controller" --nsze=65536 --ncap=65536 --flbas=0 --nmic=1
-expect ns-all "0x3" nvme list-ns "$controller" --all
+expect ns-all "0x$number\$" nvme list-ns "$controller" --all
 check ns-attach nvme attach-ns "$controller" -n 1 -c "$cntlid"
-check ns-attach-small-blocks nvme attach-ns "$controller" -n 3 -c "$cntlid"
+check ns-attach-small-blocks nvme attach-ns "$controller" -n "$number" -c "$cntlid"
 sleep 3
 # the kernel heard of them by an event
 first="$(block_device 1)"
-third="$(block_device 3)"
-echo "namespace 1 is $first, namespace 3 is $third"
+other="$(block_device "$number")"
+echo "namespace 1 is $first, namespace $number is $other"
 expect ns-size "^524288$" cat "/sys/block/$(basename "$first")/size"
-expect ns-size-small-blocks "^131072$" cat "/sys/block/$(basename "$third")/size"
-expect ns-block "^512$" cat "/sys/block/$(basename "$third")/queue/logical_block_size"
+expect ns-size-small-blocks "^131072$" cat "/sys/block/$(basename "$other")/size"
+expect ns-block "^512$" cat "/sys/block/$(basename "$other")/queue/logical_block_size"
 head -c 32768 /dev/urandom > /tmp/ns
 check ns-write nvme write "$first" -s 0 -c 7 -z 32768 -d /tmp/ns
-check ns-write-small-blocks nvme write "$third" -s 0 -c 63 -z 32768 -d /tmp/ns
-check ns-format nvme format "$third" --lbaf=0 --force
+check ns-write-small-blocks nvme write "$other" -s 0 -c 63 -z 32768 -d /tmp/ns
+check ns-format nvme format "$other" --lbaf=0 --force
 sleep 3
-expect ns-formatted "^4096$" cat "/sys/block/$(basename "$third")/queue/logical_block_size"
+expect ns-formatted "^4096$" cat "/sys/block/$(basename "$other")/queue/logical_block_size"
 check ns-format-erase nvme format "$first" --ses=1 --force
 head -c 32768 /dev/zero > /tmp/zeros
-for device in "$first" "$third"; do
+for device in "$first" "$other"; do
     check "ns-read-$(basename "$device")" nvme read "$device" -s 0 -c 7 -z 32768 -d /tmp/read
     check "ns-zeros-$(basename "$device")" cmp /tmp/read /tmp/zeros
 done
@@ -49,5 +51,5 @@ check sanitized-read nvme read "$first" -s 0 -c 7 -z 32768 -d /tmp/read
 check sanitized-zeros cmp /tmp/read /tmp/zeros
 check ns-disconnect nvme disconnect -n "$NQN"
 attach || exit
-if [ -n "$(block_device 3)" ]; then pass ns-stays; else fail "ns-stays: $(ls /dev/nvme*)"; fi
+if [ -n "$(block_device "$number")" ]; then pass ns-stays; else fail "ns-stays: $(ls /dev/nvme*)"; fi
 check ns-disconnect-again nvme disconnect -n "$NQN"
