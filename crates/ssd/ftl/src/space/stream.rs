@@ -110,6 +110,7 @@ impl Stream {
     /// From now on at most `width` blocks are opened; open ones stay open until they are full.
     pub fn set_width(&mut self, width: u32) {
         self.width = width;
+        self.end_filled();
     }
 
     /// Gives up all open blocks; a reclaim unit ends with them.
@@ -232,13 +233,19 @@ impl Stream {
     pub fn close(&mut self, plane: PlaneId) -> Option<BlockId> {
         let position = self.position(plane).ok()?;
         let block = self.open.remove(position).1;
+        self.end_filled();
+        Some(block)
+    }
+
+    /// A reclaim unit ends when all blocks that it has are full, also if it was to have more before blocks failed.
+    fn end_filled(&mut self) {
         if let Some(unit) = &mut self.reclaim
             && self.open.is_empty()
+            && unit.begun > 0
             && unit.begun >= self.width
         {
             *unit = ReclaimUnit { begun: 0, is_news: true };
         }
-        Some(block)
     }
 }
 
@@ -369,4 +376,25 @@ fn first_idle<T>(
         }
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::GEOMETRY;
+
+    /// The drive had room for one of its two blocks; then another block failed, and all streams became narrower.
+    #[test]
+    fn a_reclaim_unit_of_which_all_blocks_are_full_ends_when_no_further_one_fits() {
+        let mut stream = Stream::of_reclaim_units(&GEOMETRY, 2);
+        stream.add(PlaneId(0), BlockId(0));
+        stream.close(PlaneId(0));
+        assert!(stream.wants_block() && !stream.take_filled());
+        stream.set_width(1);
+        assert!(stream.wants_block() && stream.take_filled());
+        stream.add(PlaneId(0), BlockId(2));
+        assert!(!stream.wants_block());
+        stream.set_width(0);
+        assert!(!stream.wants_block() && !stream.take_filled(), "one is open");
+    }
 }
