@@ -137,6 +137,81 @@ fn nothing_old_is_left_in_the_image() {
     }
 }
 
+/// What cuts have left partly filled is emptied, and not filled further meanwhile: a block of copies was erased as a victim.
+#[test]
+fn a_purge_after_power_cuts_keeps_what_is_in_use() {
+    let kinds = [Plp::None, Plp::Capacitor].into_iter().flat_map(|plp| PLACEMENTS.map(|of| (plp, of)));
+    for (plp, placement) in kinds {
+        let mut device = Device::in_memory(&profile(plp, placement)).unwrap();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
+        let mut expected: Vec<Option<Vec<u8>>> = vec![None; UNITS as usize];
+        for round in 0..12_u32 {
+            // three rounds leave blocks partly filled; then what is in them is copied, and there is garbage to collect
+            let is_purged = round % 4 == 3;
+            if is_purged {
+                let at_ns = device.time_ns();
+                assert_eq!(device.purge(at_ns), Ok(0));
+                device.audit();
+            }
+            for _ in 0..if is_purged { 8 * UNITS } else { 60 } {
+                let lpn = rng.random_range(0..UNITS);
+                let handle = placement.map(|_| Handle((lpn % HANDLES) as u8));
+                let data = unit(NEW, lpn << 8 | round);
+                submit(&mut device, Command::Write { lpn: Lpn(lpn), data: &data, fua: false, handle })
+                    .unwrap();
+                expected[lpn as usize] = Some(data);
+            }
+            submit(&mut device, Command::Flush).unwrap();
+            device.audit();
+            device.audit_flash().unwrap();
+            let at_ns = device.time_ns();
+            device.cut_power(at_ns);
+            device.power_on(&mut PowerLoss::seeded(u64::from(round))).unwrap();
+            for (lpn, expected) in expected.iter().enumerate() {
+                let mut data = vec![0; UNIT_BYTES];
+                submit(&mut device, Command::Read { lpn: Lpn(lpn as u32), data: &mut data }).unwrap();
+                let is_right =
+                    expected.as_ref().map_or(data == [0; UNIT_BYTES], |expected| data == *expected);
+                assert!(is_right, "{plp:?}, {placement:?}, round {round}, {lpn}");
+            }
+        }
+    }
+}
+
+/// Records that leave no whole unit of their block unused when they are deleted.
+#[test]
+fn nothing_is_left_of_few_records_among_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.tant");
+    let mut device = Device::create(&path, &profile(Plp::None, None)).unwrap();
+    let namespace = &mut NamespaceId::default();
+    submit(&mut device, Command::CreateNamespace { attributes: NamespaceAttributes::default(), namespace })
+        .unwrap();
+    let namespace = *namespace;
+    let key = |number: u32| Key::new(&number.to_le_bytes()).unwrap();
+    for first in (0..4000_u32).step_by(100) {
+        let value = |number: u32| if number % 500 == 0 { OLD.repeat(4) } else { NEW.repeat(12) };
+        let values: Vec<(Key, Vec<u8>)> =
+            (first..first + 100).map(|number| (key(number), value(number))).collect();
+        let records: Vec<_> =
+            values.iter().map(|(key, value)| KvRecord { namespace, key: *key, value: Some(value) }).collect();
+        submit(&mut device, Command::KvPut { records: &records }).unwrap();
+    }
+    for number in (0..4000).step_by(500) {
+        submit(&mut device, Command::KvDelete { namespace, key: key(number) }).unwrap();
+    }
+    submit(&mut device, Command::Flush).unwrap();
+    assert!(count(&path, OLD) > 0);
+    let at_ns = device.time_ns();
+    assert_eq!(device.purge(at_ns), Ok(0));
+    assert_eq!(count(&path, OLD), 0);
+    for number in 0..4000 {
+        let mut value = Vec::new();
+        let found = submit(&mut device, Command::KvGet { namespace, key: key(number), value: &mut value });
+        assert_eq!(found.is_ok(), number % 500 != 0, "{number}");
+    }
+}
+
 /// Power is cut at each flash operation of a purge. What is in use stays, and a purge after that leaves nothing old.
 #[test]
 fn a_purge_that_power_cuts_short_is_repeated() {

@@ -81,6 +81,11 @@ impl Map {
         self.packed.units()
     }
 
+    /// Whether units of a block have packed contents in use.
+    pub fn has_packed(&self, block: BlockId) -> bool {
+        self.packed.has_some(block.0)
+    }
+
     /// What would be given back if packed contents were removed.
     pub(crate) fn removal(&self) -> Removal<'_> {
         Removal::new(&self.packed, self.units_per_block)

@@ -81,6 +81,11 @@ impl Packed {
         self.units
     }
 
+    /// Whether a block has some.
+    pub fn has_some(&self, block: u32) -> bool {
+        self.blocks.get(block as usize).is_some_and(|packed| packed.units > 0)
+    }
+
     /// Changes a block's contents in use, and with them its valid count.
     pub fn recount(&mut self, block: u32, valid: &mut ValidCounts, change: impl FnOnce(&mut BlockPacked)) {
         if self.blocks.is_empty() {

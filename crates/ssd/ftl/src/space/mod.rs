@@ -208,8 +208,9 @@ impl Space {
         }
     }
 
-    /// Closes every open block: each stream continues in others.
+    /// Closes every open block: each stream continues in others, and none in what a cut left partly filled.
     pub fn close_streams(&mut self, map: &mut Map) {
+        self.partial.clear();
         for block in self.streams.take_all() {
             self.close(block, map);
         }
