@@ -16,7 +16,7 @@ use crate::controller::{Controller, ControllerKind, Peer};
 use crate::errors::ErrorLog;
 use crate::events::critical_warning;
 use crate::mailbox::Mailbox;
-use crate::namespaces::{Namespaces, Table, TableError};
+use crate::namespaces::{Namespaces, Pending, Table, TableError};
 use crate::programs::Programs;
 
 /// Maximum number of controllers.
@@ -250,7 +250,8 @@ impl Controllers {
         let elsewhere = self.by_id.values().fold(0, |all, other| all | other.attached());
         for (slot, entry) in table.entries() {
             let is_free = entry.is_shared || elsewhere >> slot & 1 == 0;
-            if controller.kind == ControllerKind::Io && is_free && entry.attached.has(&controller.host.id) {
+            let is_there = is_free && entry.pending != Pending::Delete;
+            if controller.kind == ControllerKind::Io && is_there && entry.attached.has(&controller.host.id) {
                 controller.set_attached(slot, true);
             }
         }

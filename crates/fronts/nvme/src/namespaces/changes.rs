@@ -66,6 +66,10 @@ impl Namespaces {
         };
         then(slot);
         self.outdate_views();
+        if state.table.entry(slot).is_some_and(|entry| !entry.is_shared) {
+            // of who had it for himself, a command may still be under way
+            self.withdraw(queue, &[slot])?;
+        }
         Ok(Change { result: (), done_ns })
     }
 
@@ -83,9 +87,10 @@ impl Namespaces {
         let marked = next.entries().filter(|(_, entry)| !entry.is_usable());
         let cleared: Vec<(usize, u32)> = marked.map(|(slot, entry)| (slot, entry.number)).collect();
         let stored_ns = self.replace(queue, &mut state, next)?;
-        self.withdraw(queue, &cleared.iter().map(|(slot, _)| *slot).collect::<Vec<_>>())?;
+        let withdrawn = self.withdraw(queue, &cleared.iter().map(|(slot, _)| *slot).collect::<Vec<_>>());
         then(&cleared);
         self.outdate_views();
+        withdrawn?;
         let done_ns = self.finish(queue, &mut state)?;
         Ok(Change { result: (), done_ns: done_ns.max(stored_ns) })
     }
@@ -116,7 +121,7 @@ impl Namespaces {
         Ok(done_ns)
     }
 
-    fn outdate_views(&self) {
+    pub(super) fn outdate_views(&self) {
         self.version.fetch_add(1, std::sync::atomic::Ordering::Release);
     }
 
@@ -161,14 +166,17 @@ impl Namespaces {
         let when = queue.answers().when(0);
         queue.drive().perform(Request::Flush, when)?;
         let erases = |entry: &Entry| matches!(entry.pending, Pending::Format { erases: true, .. });
-        if left.iter().any(erases) {
-            purge(queue)?;
+        let purged = if left.iter().any(erases) { purge(queue) } else { Ok(()) };
+        if purged == Err(Failure::POWER_LOSS) {
+            return Err(Failure::POWER_LOSS);
         }
+        // what could not be erased is told, and the namespace is usable all the same: another attempt may never succeed
         let mut next = state.table.clone();
         for (slot, entry) in state.table.entries() {
             next.set(slot, ended(entry.clone()));
         }
-        self.replace(queue, state, next)
+        let done_ns = self.replace(queue, state, next)?;
+        purged.map(|()| done_ns)
     }
 
     /// A number that no namespace has, and none of the drive's key-value namespaces will ever have.

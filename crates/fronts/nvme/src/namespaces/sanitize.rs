@@ -32,7 +32,8 @@ impl Namespaces {
         let mut next = state.table.clone();
         next.sanitize = Sanitize { state: SanitizeState::Running, dword };
         let done_ns = self.replace(queue, &mut state, next)?;
-        self.withdraw(queue, &(0..=SLOTS).collect::<Vec<_>>())?;
+        // it goes on whether or not all transactions could be ended
+        let _ = self.withdraw(queue, &(0..=SLOTS).collect::<Vec<_>>());
         Ok(Change { result: (), done_ns })
     }
 
@@ -70,8 +71,16 @@ impl Namespaces {
         let mut now = self.lock();
         let mut next = now.table.clone();
         next.sanitize.state = state;
-        // if it cannot be stored, it is done again
-        self.replace(queue, &mut now, next).is_ok()
+        match self.replace(queue, &mut now, next) {
+            Ok(_) => true,
+            Err(Failure::POWER_LOSS) => false,
+            Err(_) => {
+                // as stored it is still under way, and is done again when the drive is served again
+                now.table.sanitize.state = SanitizeState::Failed;
+                self.outdate_views();
+                true
+            }
+        }
     }
 
     fn erase_everything(&self, queue: &Queue) -> Result<(), Failure> {

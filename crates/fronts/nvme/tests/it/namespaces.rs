@@ -346,6 +346,29 @@ fn a_write_under_way_does_not_reach_units_that_belong_to_another_namespace() {
     assert_eq!(server.subsystem().queue.drive().lock().mapped_units(), 0);
 }
 
+/// Data of a write that a host was sent before a private namespace went to another host.
+#[test]
+fn a_write_under_way_does_not_reach_a_private_namespace_that_another_host_has_now() {
+    let server = server();
+    let mut host = attach(&server, Options::default());
+    let mut other = other_host(&server, 7);
+    assert_eq!(delete(&mut host.admin, 1), 0);
+    let private = try_create(&mut host.admin, 100, 0, 0).unwrap().result as u32;
+    assert_eq!(change(&mut host.admin, 0, private, &[host.controller]), 0);
+    let slow = Options { no_capsule_data: true, ..Options::default() };
+    let mut late = Client::io(server.address(), slow, &names(), host.controller, 2).unwrap();
+    let reserved = late.submit_write(on(nvm::WRITE, private, 0), pattern(1, UNIT)).unwrap();
+    assert_eq!(read(&mut host.io, private, 0, 4096), [0; UNIT]);
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(change(&mut host.admin, 1, private, &[host.controller]), 0);
+    assert_eq!(change(&mut host.admin, 0, private, &[other.controller]), 0);
+    assert_eq!(write(&mut other.io, private, 0, &pattern(2, UNIT)), 0);
+    let done = late.reap().unwrap();
+    assert_eq!(done.id, reserved);
+    assert_ne!(done.code, 0);
+    assert_eq!(self::read(&mut other.io, private, 0, 4096), pattern(2, UNIT));
+}
+
 /// Two hosts write as fast as they can, while a third one deletes and creates. Each block names the creation for which it was written.
 #[test]
 fn hosts_that_write_while_namespaces_come_and_go_never_write_to_a_later_one() {
