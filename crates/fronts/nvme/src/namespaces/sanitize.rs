@@ -4,7 +4,7 @@
 //! is. Meanwhile no command of a host reaches the drive. The namespaces stay, with their numbers and formats, and without contents.
 
 use tantalum::{Key, NamespaceId};
-use tantalum_drive::{InReply, Output, Queue, Request};
+use tantalum_drive::{Delivery, InReply, Output, Queue, Request};
 
 use super::changes::{Change, deallocate, purge};
 use super::table::{Sanitize, SanitizeState};
@@ -63,7 +63,13 @@ impl Namespaces {
         if self.sanitize().state != SanitizeState::Running {
             return false;
         }
-        let state = match self.erase_everything(queue) {
+        let ticket = queue.answers().ticket();
+        let erased = self.erase_everything(queue);
+        if queue.answers().delivery(ticket, 0) == Delivery::PowerLost {
+            // power is back, perhaps, and what was deallocated before is not; it is done again
+            return false;
+        }
+        let state = match erased {
             Ok(()) => SanitizeState::Done,
             Err(Failure::POWER_LOSS) => return false,
             Err(_) => SanitizeState::Failed,
