@@ -39,7 +39,7 @@ pub enum Pending {
 pub struct Attached {
     /// Whether it is attached to hosts that are not listed.
     pub others: bool,
-    /// For these it is the other way round; at most [`HOSTS`].
+    /// For these it is the other way round; at most 16.
     pub except: Vec<HostId>,
 }
 

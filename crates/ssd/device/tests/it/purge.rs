@@ -190,7 +190,7 @@ fn nothing_is_left_of_few_records_among_many() {
     let namespace = *namespace;
     let key = |number: u32| Key::new(&number.to_le_bytes()).unwrap();
     for first in (0..4000_u32).step_by(100) {
-        let value = |number: u32| if number % 500 == 0 { OLD.repeat(4) } else { NEW.repeat(12) };
+        let value = |number: u32| if number.is_multiple_of(500) { OLD.repeat(4) } else { NEW.repeat(12) };
         let values: Vec<(Key, Vec<u8>)> =
             (first..first + 100).map(|number| (key(number), value(number))).collect();
         let records: Vec<_> =
