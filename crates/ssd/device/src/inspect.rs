@@ -38,7 +38,7 @@ impl Device {
         self.ftl().map_or(0, |ftl| ftl.last_namespace())
     }
 
-    /// The drive's own key-value namespaces ([`NamespaceAttributes::is_private`]), in order of creation; none without power.
+    /// The drive's own key-value namespaces ([`crate::NamespaceAttributes::is_private`]), in order of creation; none without power.
     pub fn private_namespaces(&self) -> Vec<NamespaceId> {
         let all = self.ftl().into_iter().flat_map(|ftl| ftl.namespaces());
         all.filter(|info| info.attributes.is_private).map(|info| info.namespace).collect()
