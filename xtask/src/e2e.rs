@@ -325,6 +325,7 @@ const STEPS: &[Step] = &[
             packages::NILFS,
             packages::FIO,
         ],
+        build: guest::prepare,
         run: nvme::run,
         ..STEP
     },
@@ -345,6 +346,7 @@ const STEPS: &[Step] = &[
             packages::NILFS,
             packages::FIO,
         ],
+        build: guest::prepare,
         run: atomic_writes::run,
         ..STEP
     },
@@ -367,6 +369,7 @@ const STEPS: &[Step] = &[
             packages::MARIADB,
             packages::POSTGRESQL,
         ],
+        build: guest::prepare,
         run: atomic_databases::run,
         ..STEP
     },
@@ -387,6 +390,7 @@ const STEPS: &[Step] = &[
             packages::NILFS,
             packages::FIO,
         ],
+        build: guest::prepare,
         run: baselines::run,
         ..STEP
     },

@@ -6,6 +6,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use nix::unistd::geteuid;
+
 use super::context::Context;
 use super::failure::{Failure, ensure};
 use super::shell::Shell;
@@ -41,6 +43,16 @@ pub struct CheckResults {
     /// Those that did not, with what was printed after them.
     pub failed: Vec<String>,
     has_ended: bool,
+}
+
+/// Makes the folder in which guests are built, for whoever runs the steps: `nobody`, if root runs the tests.
+pub fn prepare(context: &Context) -> Result<(), Failure> {
+    let folder = context.target.join("guest");
+    fs::create_dir_all(&folder)?;
+    if geteuid().is_root() {
+        Shell::new("chown").args(["--recursive", "nobody:nogroup"]).args([&folder]).run()?;
+    }
+    Ok(())
 }
 
 impl Guest {
