@@ -6,7 +6,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tantalum_ftl::{CheckpointInterval, Ftl, FtlConfig, Handle, HostUnit, Lpn, VictimPolicy};
+use tantalum_ftl::{CheckpointInterval, Ftl, FtlConfig, HostUnit, Lpn, VictimPolicy};
 use tantalum_nand::{Geometry, Nand, Timing, UNIT_BYTES};
 
 const LOGICAL_UNITS: u32 = 1 << 18;
@@ -47,13 +47,9 @@ fn full() -> (Ftl, u64) {
     let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
     let mut at_ns = 0;
     for first in (0..LOGICAL_UNITS).step_by(4) {
-        let page: [HostUnit; 4] = std::array::from_fn(|unit| HostUnit {
-            slot: ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap(),
-            lpn: Lpn(first + unit as u32),
-            version: ftl.next_seq(),
-            metadata: [0; 24],
-            hint: None,
-            handle: Handle::DEFAULT,
+        let page: [HostUnit; 4] = std::array::from_fn(|unit| {
+            let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
+            HostUnit::plain(slot, Lpn(first + unit as u32), ftl.next_seq())
         });
         at_ns = ftl.write_page(&page, at_ns).unwrap();
         ftl.maintain(at_ns).unwrap();

@@ -5,7 +5,7 @@ use tantalum_nand::{Slot, UnitSpare};
 use crate::placement::Handle;
 use crate::space::Target;
 use crate::spare::{self, Mark, Spare};
-use crate::types::{Hint, Lpn, Metadata, Seq};
+use crate::types::{Hint, Lpn, METADATA_BYTES, Metadata, Seq};
 
 /// One unit that the host wrote and that goes to flash now.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,12 @@ pub struct HostUnit {
 }
 
 impl HostUnit {
+    /// A unit without metadata and hint, with the first handle.
+    #[inline]
+    pub fn plain(slot: Slot, lpn: Lpn, version: Seq) -> HostUnit {
+        HostUnit { slot, lpn, version, metadata: [0; METADATA_BYTES], hint: None, handle: Handle::DEFAULT }
+    }
+
     /// The spare area with which it is programmed.
     #[inline]
     pub(crate) fn spare(&self, step: Seq) -> UnitSpare {

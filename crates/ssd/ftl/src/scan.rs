@@ -179,21 +179,14 @@ mod tests {
     use crate::control::FormatError;
     use crate::control::Ftl;
     use crate::host_unit::HostUnit;
-    use crate::placement::Handle;
+
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
     use crate::types::Lpn;
 
     fn units(ftl: &mut Ftl, lpns: std::ops::Range<u32>) -> Vec<HostUnit> {
         lpns.map(|lpn| {
             let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
-            HostUnit {
-                slot,
-                lpn: Lpn(lpn),
-                version: ftl.next_seq(),
-                metadata: [0; 24],
-                hint: None,
-                handle: Handle::DEFAULT,
-            }
+            HostUnit::plain(slot, Lpn(lpn), ftl.next_seq())
         })
         .collect()
     }

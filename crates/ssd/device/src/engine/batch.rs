@@ -73,14 +73,7 @@ impl Engine {
             arrived_ns = port.transfer(at_ns, data.len());
             match self.ftl.nand_mut().stage(data) {
                 Ok(slot) => {
-                    units.push(HostUnit {
-                        slot,
-                        lpn: *lpn,
-                        version: Seq(0),
-                        metadata: [0; 24],
-                        hint: None,
-                        handle: Handle::DEFAULT,
-                    });
+                    units.push(HostUnit::plain(slot, *lpn, Seq(0)));
                 }
                 Err(error) => {
                     release_all(&mut self.ftl, &units);

@@ -472,14 +472,7 @@ mod tests {
 
     fn unit(nand: &mut Nand, lpn: u32) -> HostUnit {
         let slot = nand.stage(&[lpn as u8; 4096]).unwrap();
-        HostUnit {
-            slot,
-            lpn: Lpn(lpn),
-            version: Seq(1),
-            metadata: [0; 24],
-            hint: None,
-            handle: Handle::DEFAULT,
-        }
+        HostUnit::plain(slot, Lpn(lpn), Seq(1))
     }
 
     /// A page of a hinted log.

@@ -7,7 +7,6 @@ use crate::metadata::dump_what_is_left;
 use crate::metadata::left::Left;
 use crate::metadata::protected_layout::{damaged, protected_bytes};
 use crate::metadata::record::records_per_page;
-use crate::placement::Handle;
 use crate::spare::Spare;
 use crate::tenants::filled_bytes;
 use crate::tenants::records::{CHUNK_BYTES, UnitImage, record_spare};
@@ -42,8 +41,7 @@ fn medium_on(
 fn cache(nand: &mut Nand, protected: &mut Protected, lpn: u32, version: u64) {
     let data = [lpn as u8; UNIT_BYTES];
     let (slot, version) = (nand.stage(&data).unwrap(), Seq(version));
-    let unit =
-        HostUnit { slot, lpn: Lpn(lpn), version, metadata: [0; 24], hint: None, handle: Handle::DEFAULT };
+    let unit = HostUnit::plain(slot, Lpn(lpn), version);
     protected.cached(nand, &[unit], &data).unwrap();
     nand.release(slot);
 }
@@ -56,7 +54,7 @@ fn units(nand: &mut Nand, first: u32, bytes: &[u8], version: u64) -> (Vec<HostUn
     let data: Vec<u8> = bytes.iter().flat_map(|byte| [*byte; UNIT_BYTES]).collect();
     let mut unit = |(lpn, data): (u32, &[u8])| {
         let (slot, version) = (nand.stage(data).unwrap(), Seq(version));
-        HostUnit { slot, lpn: Lpn(lpn), version, metadata: [0; 24], hint: None, handle: Handle::DEFAULT }
+        HostUnit::plain(slot, Lpn(lpn), version)
     };
     let units = (first..).zip(data.chunks(UNIT_BYTES)).map(&mut unit).collect();
     (units, data)

@@ -5,11 +5,10 @@ use tantalum_nand::{
 use super::super::*;
 use crate::host_unit::HostUnit;
 use crate::key::{Key, NamespaceAttributes};
-use crate::placement::Handle;
 use crate::space::{BlockUse, FtlConfig, Marked};
 use crate::tenants::records::KvRecord;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
-use crate::types::{Lpn, METADATA_BYTES};
+use crate::types::Lpn;
 
 /// A checkpoint takes some blocks of eight units.
 fn ftl() -> Ftl {
@@ -21,17 +20,7 @@ fn ftl() -> Ftl {
 fn write(ftl: &mut Ftl, lpn: u32) -> Result<Nanoseconds, FtlError> {
     let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
     let (lpn, version) = (Lpn(lpn), ftl.next_seq());
-    ftl.write_page(
-        &[HostUnit {
-            slot,
-            lpn,
-            version,
-            metadata: [0; METADATA_BYTES],
-            hint: None,
-            handle: Handle::DEFAULT,
-        }],
-        0,
-    )
+    ftl.write_page(&[HostUnit::plain(slot, lpn, version)], 0)
 }
 
 /// Takes blocks out of use until only this many are free.

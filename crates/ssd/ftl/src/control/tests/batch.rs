@@ -16,14 +16,7 @@ fn stage(ftl: &mut Ftl) -> Vec<Slot> {
 
 /// Six units from `first` on.
 fn units(ftl: &mut Ftl, first: u32) -> Vec<HostUnit> {
-    let unit = |(lpn, slot)| HostUnit {
-        slot,
-        lpn: Lpn(lpn),
-        version: Seq(0),
-        metadata: [0; 24],
-        hint: None,
-        handle: Handle::DEFAULT,
-    };
+    let unit = |(lpn, slot)| HostUnit::plain(slot, Lpn(lpn), Seq(0));
     (first..).zip(stage(ftl)).map(unit).collect()
 }
 

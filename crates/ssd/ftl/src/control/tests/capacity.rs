@@ -3,18 +3,13 @@ use tantalum_nand::{Nand, UNIT_BYTES};
 use super::super::*;
 use crate::host_unit::HostUnit;
 use crate::key::NamespaceAttributes;
-use crate::placement::Handle;
 use crate::tenants::records::Footprint;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 
 fn write(ftl: &mut Ftl, lpn: Lpn) {
     let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
     let version = ftl.next_seq();
-    ftl.write_page(
-        &[HostUnit { slot, lpn, version, metadata: [0; 24], hint: None, handle: Handle::DEFAULT }],
-        0,
-    )
-    .unwrap();
+    ftl.write_page(&[HostUnit::plain(slot, lpn, version)], 0).unwrap();
 }
 
 /// Until the page of a trim's record is on flash, a cut brings back what was trimmed, and with the records that took its

@@ -5,11 +5,10 @@ use crate::error::FtlError;
 use crate::host_unit::HostUnit;
 use crate::key::{Key, NamespaceAttributes};
 use crate::metadata::Record;
-use crate::placement::Handle;
 use crate::space::{BlockUse, FtlConfig, Marked};
 use crate::tenants::records::KvRecord;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
-use crate::types::{Lpn, METADATA_BYTES};
+use crate::types::Lpn;
 
 fn ftl() -> Ftl {
     let geometry = Geometry { blocks_per_plane: 1536, ..GEOMETRY };
@@ -20,18 +19,7 @@ fn ftl() -> Ftl {
 fn write(ftl: &mut Ftl, lpn: u32) {
     let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
     let (lpn, version) = (Lpn(lpn), ftl.next_seq());
-    ftl.write_page(
-        &[HostUnit {
-            slot,
-            lpn,
-            version,
-            metadata: [0; METADATA_BYTES],
-            hint: None,
-            handle: Handle::DEFAULT,
-        }],
-        0,
-    )
-    .unwrap();
+    ftl.write_page(&[HostUnit::plain(slot, lpn, version)], 0).unwrap();
 }
 
 /// Units that the next checkpoint takes, as calculated and in fact.

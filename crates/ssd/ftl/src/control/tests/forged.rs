@@ -11,11 +11,10 @@ use tantalum_nand::{
 use crate::control::Ftl;
 use crate::host_unit::HostUnit;
 use crate::metadata::{CheckpointBytes, Facts};
-use crate::placement::Handle;
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::units::{KeptChunks, UnitsKept};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
-use crate::types::{Generation, Hint, Lpn, METADATA_BYTES, SEQ_LIMIT, Seq, ShareRange};
+use crate::types::{Generation, Hint, Lpn, SEQ_LIMIT, Seq, ShareRange};
 
 /// A number below a limit.
 fn below(random: &mut SplitMix64, limit: usize) -> usize {
@@ -47,14 +46,7 @@ fn worked_on() -> Nand {
 
 fn host_unit(ftl: &mut Ftl, lpn: u32, hint: Option<Hint>) -> HostUnit {
     let slot = ftl.nand_mut().stage(&[lpn as u8; UNIT_BYTES]).unwrap();
-    HostUnit {
-        slot,
-        lpn: Lpn(lpn),
-        version: ftl.next_seq(),
-        metadata: [0; METADATA_BYTES],
-        hint,
-        handle: Handle::DEFAULT,
-    }
+    HostUnit { hint, ..HostUnit::plain(slot, Lpn(lpn), ftl.next_seq()) }
 }
 
 fn write(ftl: &mut Ftl, lpn: u32, hint: Option<Hint>) {

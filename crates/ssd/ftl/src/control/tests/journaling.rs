@@ -5,10 +5,9 @@ use tantalum_nand::{
 use super::super::allocate::SPARE_PAGES;
 use super::super::*;
 use crate::host_unit::HostUnit;
-use crate::placement::Handle;
 use crate::space::{BlockUse, FtlConfig, Marked};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
-use crate::types::{Lpn, METADATA_BYTES};
+use crate::types::Lpn;
 
 fn ftl(pages_per_block: u32) -> Ftl {
     let geometry = Geometry { pages_per_block, ..GEOMETRY };
@@ -79,14 +78,7 @@ fn records_without_a_block_wait_for_one() {
     let mut ftl = ftl(8);
     let slot = ftl.nand.stage(&[1; UNIT_BYTES]).unwrap();
     let version = ftl.next_seq();
-    let unit = HostUnit {
-        slot,
-        lpn: Lpn(1),
-        version,
-        metadata: [0; METADATA_BYTES],
-        hint: None,
-        handle: Handle::DEFAULT,
-    };
+    let unit = HostUnit::plain(slot, Lpn(1), version);
     ftl.write_page(&[unit], 0).unwrap();
     ftl.trim(Lpn(1), 1, 0).unwrap();
     let waiting: Vec<Record> = ftl.log.waiting().copied().collect();
@@ -142,14 +134,7 @@ fn no_block_is_erased_for_a_page_of_records_in_hand() {
     let mut ftl = ftl(8);
     let write = |ftl: &mut Ftl, lpn: u32, byte: u8| {
         let (slot, version) = (ftl.nand.stage(&[byte; UNIT_BYTES]).unwrap(), ftl.next_seq());
-        let unit = HostUnit {
-            slot,
-            lpn: Lpn(lpn),
-            version,
-            metadata: [0; METADATA_BYTES],
-            hint: None,
-            handle: Handle::DEFAULT,
-        };
+        let unit = HostUnit::plain(slot, Lpn(lpn), version);
         ftl.write_page(&[unit], 0).unwrap();
         ftl.geometry.block_of_unit(ftl.map.lookup(Lpn(lpn)).unwrap())
     };
@@ -186,14 +171,7 @@ fn a_record_is_ready_when_the_place_that_it_names_is_on_flash() {
     ftl.nand.set_scheduling(Scheduling::ReadFirst);
     let slot = ftl.nand.stage(&[1; UNIT_BYTES]).unwrap();
     let version = ftl.next_seq();
-    let unit = HostUnit {
-        slot,
-        lpn: Lpn(1),
-        version,
-        metadata: [0; METADATA_BYTES],
-        hint: None,
-        handle: Handle::DEFAULT,
-    };
+    let unit = HostUnit::plain(slot, Lpn(1), version);
     ftl.write_page(&[unit], 0).unwrap();
     let now_ns = ftl.nand.programs_done_ns();
     ftl.nand.advance(now_ns);

@@ -20,8 +20,7 @@ fn states_are_those_of_the_blocks() {
     for lpn in [1, 2, 1] {
         let slot = ftl.nand.stage(&[1; UNIT_BYTES]).unwrap();
         let version = ftl.next_seq();
-        let unit =
-            HostUnit { slot, lpn: Lpn(lpn), version, metadata: [0; 24], hint: None, handle: Handle::DEFAULT };
+        let unit = HostUnit::plain(slot, Lpn(lpn), version);
         ftl.write_page(&[unit], 0).unwrap();
     }
     let all = states(&ftl, 0, GEOMETRY.blocks() as usize);

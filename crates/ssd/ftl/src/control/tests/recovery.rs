@@ -26,14 +26,7 @@ fn a_drive_with_a_page_written_since_its_shutdown_was_not_shut_down() {
     let (mut ftl, report) = recover(ftl.into_nand());
     assert!(report.clean);
     let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
-    let unit = HostUnit {
-        slot,
-        lpn: Lpn(1),
-        version: ftl.next_seq(),
-        metadata: [0; 24],
-        hint: None,
-        handle: Handle::DEFAULT,
-    };
+    let unit = HostUnit::plain(slot, Lpn(1), ftl.next_seq());
     ftl.write_page(&[unit], ftl.nand.now_ns()).unwrap();
     let written = ftl.numbers.last();
     let (ftl, report) = recover(ftl.into_nand());
@@ -134,11 +127,7 @@ fn a_drive_at_the_end_of_its_life_comes_back_to_be_read() {
     let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
     let slot = ftl.nand.stage(&[7; UNIT_BYTES]).unwrap();
     let (lpn, version) = (Lpn(1), ftl.next_seq());
-    ftl.write_page(
-        &[HostUnit { slot, lpn, version, metadata: [0; 24], hint: None, handle: Handle::DEFAULT }],
-        0,
-    )
-    .unwrap();
+    ftl.write_page(&[HostUnit::plain(slot, lpn, version)], 0).unwrap();
     let free: Vec<BlockId> = ftl.space.blocks_with(BlockUse::Free).collect();
     let mut nand = ftl.into_nand();
     nand.advance(u64::MAX);
@@ -159,11 +148,7 @@ fn a_recovery_that_fails_says_so() {
     let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
     let slot = ftl.nand.stage(&[7; UNIT_BYTES]).unwrap();
     let (lpn, version) = (Lpn(1), ftl.next_seq());
-    ftl.write_page(
-        &[HostUnit { slot, lpn, version, metadata: [0; 24], hint: None, handle: Handle::DEFAULT }],
-        0,
-    )
-    .unwrap();
+    ftl.write_page(&[HostUnit::plain(slot, lpn, version)], 0).unwrap();
     let mut nand = ftl.into_nand();
     nand.advance(u64::MAX);
     nand.cut_after(Some(1));

@@ -52,8 +52,7 @@ fn no_block_that_failed_a_program_is_opened_again() {
     fail_programs(&mut ftl, 1_000_000);
     let slot = ftl.nand_mut().stage(&[2; tantalum_nand::UNIT_BYTES]).unwrap();
     let version = ftl.next_seq();
-    let unit =
-        HostUnit { slot, lpn: Lpn(1), version, metadata: [0; 24], hint: None, handle: Handle::DEFAULT };
+    let unit = HostUnit::plain(slot, Lpn(1), version);
     assert!(matches!(ftl.write_page(&[unit], 0), Err(FtlError::CapacityExceeded)));
     let mut failed = ftl.space.failing().to_vec();
     assert_eq!(failed.len() as u64, ftl.counters().program_failures);

@@ -2,7 +2,6 @@ use tantalum_nand::{FailingStep, Geometry, Nand, StepFault, UNIT_BYTES};
 
 use super::super::*;
 use crate::host_unit::HostUnit;
-use crate::placement::Handle;
 use crate::space::FtlConfig;
 use crate::tenants::units::ShareRefusal;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
@@ -12,7 +11,7 @@ const LPN: Lpn = Lpn(3);
 
 fn unit(ftl: &mut Ftl, lpn: Lpn) -> HostUnit {
     let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
-    HostUnit { slot, lpn, version: ftl.next_seq(), metadata: [0; 24], hint: None, handle: Handle::DEFAULT }
+    HostUnit::plain(slot, lpn, ftl.next_seq())
 }
 
 fn write(ftl: &mut Ftl) {

@@ -14,13 +14,12 @@ use super::super::{Ftl, Parts};
 use crate::error::FtlError;
 use crate::host_unit::HostUnit;
 use crate::key::{Key, NamespaceAttributes, NamespaceId};
-use crate::placement::Handle;
 use crate::reads::Reads;
 use crate::space::{BlockUse, FtlConfig, Target};
 use crate::spare::{Mark, Spare};
 use crate::tenants::records::{KeyValueError, KvRecord, Packing};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
-use crate::types::{Hint, Lpn, METADATA_BYTES, ShareRange};
+use crate::types::{Hint, Lpn, ShareRange};
 
 /// Enough planes for copies to overtake what a batch still programs.
 const FOUR_PLANES: Geometry = Geometry { channels: 4, ..GEOMETRY };
@@ -46,14 +45,7 @@ pub(super) fn settle(ftl: &mut Ftl) -> Nanoseconds {
 
 pub(super) fn unit(ftl: &mut Ftl, lpn: u32, byte: u8) -> HostUnit {
     let slot = ftl.nand_mut().stage(&[byte; UNIT_BYTES]).unwrap();
-    HostUnit {
-        slot,
-        lpn: Lpn(lpn),
-        version: ftl.next_seq(),
-        metadata: [0; METADATA_BYTES],
-        hint: None,
-        handle: Handle::DEFAULT,
-    }
+    HostUnit::plain(slot, Lpn(lpn), ftl.next_seq())
 }
 
 pub(super) fn write(ftl: &mut Ftl, lpn: u32, byte: u8, at_ns: Nanoseconds) {
