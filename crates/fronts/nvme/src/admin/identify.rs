@@ -112,7 +112,7 @@ fn controller_list(context: &Context<'_>, command: &Submission) -> Result<Vec<u8
     };
     let from = (command.dword(10) >> 16) as u16;
     let controllers = subsystem.io_controllers().into_iter().filter(|controller| controller.id >= from);
-    let listed = controllers.filter(|there| slot.is_none_or(|slot| there.attached() >> slot & 1 == 1));
+    let listed = controllers.filter(|there| slot.is_none_or(|slot| there.has_attached(slot)));
     let ids: Vec<u16> = listed.map(|controller| controller.id).take(CONTROLLERS_OF_LIST).collect();
     let mut list = (ids.len() as u16).to_le_bytes().to_vec();
     list.extend(ids.into_iter().flat_map(u16::to_le_bytes));

@@ -112,7 +112,7 @@ fn delete(subsystem: &Subsystem, number: u32) -> Result<Answer, Failure> {
     let ticket = subsystem.queue.answers().ticket();
     let deleted = namespaces.clear(&subsystem.queue, pending, |gone| {
         for controller in subsystem.io_controllers() {
-            let had = gone.iter().filter(|(slot, _)| controller.attached() >> slot & 1 == 1);
+            let had = gone.iter().filter(|(slot, _)| controller.has_attached(*slot));
             let numbers: Vec<u32> = had.map(|(_, number)| *number).collect();
             gone.iter().for_each(|(slot, _)| controller.set_attached(*slot, false));
             controller.tell_changed(&numbers);
@@ -147,7 +147,7 @@ pub fn format(context: &Context<'_>, command: &Submission) -> Result<Answer, Fai
     let ticket = subsystem.queue.answers().ticket();
     let formatted = namespaces.clear(&subsystem.queue, pending, |cleared| {
         for controller in subsystem.io_controllers() {
-            let has = cleared.iter().filter(|(slot, _)| controller.attached() >> slot & 1 == 1);
+            let has = cleared.iter().filter(|(slot, _)| controller.has_attached(*slot));
             let numbers: Vec<u32> = has.map(|(_, number)| *number).collect();
             controller.tell_changed(&numbers);
         }
@@ -204,7 +204,7 @@ fn attach_to(
     slot: usize,
     entry: &mut Entry,
 ) -> Result<(), Failure> {
-    let has_it = |controller: &Arc<Controller>| controller.attached() >> slot & 1 == 1;
+    let has_it = |controller: &Arc<Controller>| controller.has_attached(slot);
     if listed.iter().any(has_it) {
         return Err(Failure::ALREADY_ATTACHED);
     }
@@ -222,7 +222,7 @@ fn detach_from(
     slot: usize,
     entry: &mut Entry,
 ) -> Result<(), Failure> {
-    let has_it = |controller: &Arc<Controller>| controller.attached() >> slot & 1 == 1;
+    let has_it = |controller: &Arc<Controller>| controller.has_attached(slot);
     if !listed.iter().all(has_it) {
         return Err(Failure::NOT_ATTACHED);
     }

@@ -120,6 +120,11 @@ impl Controller {
         self.attached.load(Ordering::Acquire)
     }
 
+    /// Whether the block namespace of a slot is attached to it.
+    pub fn has_attached(&self, slot: usize) -> bool {
+        self.attached() >> slot & 1 == 1
+    }
+
     /// Attaches or detaches the block namespace of a slot.
     pub fn set_attached(&self, slot: usize, is_attached: bool) {
         match is_attached {
