@@ -11,7 +11,7 @@ use crate::options::{Options, Sync};
 use crate::ordered_key::OrderedKey;
 use crate::plan::Planner;
 use crate::positions::{Positions, Walk};
-use crate::record::{Bytes, Order, OrderedChanges};
+use crate::record::{Bytes, Namespace, Order, OrderedChanges};
 use crate::room::footprint_of;
 use crate::step::Form;
 use crate::store::Store;
@@ -30,6 +30,16 @@ fn device<const N: usize>(profile: &str, capacity_bytes: u64) -> (Device, [Names
             .unwrap()
     });
     (device, namespaces)
+}
+
+/// The drive of a store that has one namespace, with the store's own and that one.
+fn device_of_a_store() -> (Device, NamespaceId, Namespace) {
+    let (device, []) = device("tlc-nvme-plp", 64 << 20);
+    let store = Store::over(device, Options::default().sync(Sync::None)).unwrap();
+    let namespace = store.namespace("a").unwrap();
+    let device = store.into_drive().unwrap();
+    let first = device.namespaces()[0].namespace;
+    (device, first, namespace)
 }
 
 fn drive(device: &Device, first: NamespaceId) -> RecordStore {
@@ -287,12 +297,8 @@ fn a_step_that_is_cut_off_is_refused_or_ends_with_a_record() {
 #[test]
 fn what_an_earlier_version_has_stored_and_logged_goes_on() {
     use crate::catalog::Catalog;
-    let (device, []) = device("tlc-nvme-plp", 64 << 20);
-    let options = Options::default().sync(Sync::None);
-    let store = Store::over(device, options.clone()).unwrap();
-    let namespace = store.namespace("a").unwrap();
-    let mut device = store.into_drive().unwrap();
-    let (first, of) = (device.namespaces()[0].namespace, namespace.0);
+    let (mut device, first, namespace) = device_of_a_store();
+    let (options, of) = (Options::default().sync(Sync::None), namespace.0);
     let changes: Vec<(Arc<[u8]>, Option<Value>)> =
         (0..500_u32).map(|number| (number.to_be_bytes()[..].into(), value(number as usize % 50))).collect();
     let layout = Layout::AllApart;
@@ -357,12 +363,8 @@ impl Source for Tree {
 /// one.
 #[test]
 fn what_was_logged_before_leaves_were_short_is_put_with_its_numbers() {
-    let (device, []) = device("tlc-nvme-plp", 64 << 20);
-    let options = Options::default().sync(Sync::None);
-    let store = Store::over(device, options.clone()).unwrap();
-    let namespace = store.namespace("a").unwrap();
-    let mut device = store.into_drive().unwrap();
-    let (first, of) = (device.namespaces()[0].namespace, namespace.0);
+    let (mut device, first, namespace) = device_of_a_store();
+    let (options, of) = (Options::default().sync(Sync::None), namespace.0);
     let value = |number: u32| [&number.to_be_bytes()[..], &[7; 400]].concat();
     let layout = Layout::SmallHere;
     let (mut tree, mut numbers) = (Tree::default(), Numbers::read(&Tree::default(), of).unwrap());
@@ -457,12 +459,8 @@ impl Earlier {
 /// commit take other numbers than it was planned with.
 #[test]
 fn what_was_deleted_before_leaves_were_short_leaves_the_numbers_that_were_planned() {
-    let (device, []) = device("tlc-nvme-plp", 64 << 20);
-    let options = Options::default().sync(Sync::None);
-    let store = Store::over(device, options.clone()).unwrap();
-    let namespace = store.namespace("a").unwrap();
-    let mut device = store.into_drive().unwrap();
-    let (first, of) = (device.namespaces()[0].namespace, namespace.0);
+    let (mut device, first, namespace) = device_of_a_store();
+    let (options, of) = (Options::default().sync(Sync::None), namespace.0);
     let key_of = |number: u32| Bytes::from(format!("{number:096}").as_bytes());
     let value = |number: u32| [&number.to_be_bytes()[..], &[7; 400]].concat();
     let puts = |numbers: &[u32]| -> Vec<(Bytes, Option<Value>)> {

@@ -38,6 +38,15 @@ fn open(path: &Path, host: &TestHost) -> Nand {
     Nand::open_on(path, Access::Ordered, host).unwrap()
 }
 
+/// An image with one page, which was shut down cleanly.
+fn closed(folder: &tempfile::TempDir) -> (PathBuf, TestHost) {
+    let (path, host) = create(folder, 1);
+    let mut nand = open(&path, &host);
+    program(&mut nand, 0, [1, 2], 0);
+    nand.leave_summary().unwrap();
+    (path, host)
+}
+
 fn write_at(path: &Path, bytes: &[u8], at: u64) {
     File::options().write(true).open(path).unwrap().write_all_at(bytes, at).unwrap();
 }
@@ -178,11 +187,7 @@ fn opening_finds_in_the_summary_what_the_page_records_say_and_does_not_read_them
 #[test]
 fn a_summary_of_an_image_that_was_changed_since_is_not_believed() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, host) = create(&folder, 1);
-    let mut nand = open(&path, &host);
-    program(&mut nand, 0, [1, 2], 0);
-    nand.leave_summary().unwrap();
-    drop(nand);
+    let (path, _) = closed(&folder);
     let as_closed = std::fs::read(&path).unwrap();
     let mut programmed = [0; 2];
     for stores in 0.. {
@@ -325,11 +330,7 @@ fn a_host_that_fails_while_an_image_is_closed_loses_nothing() {
 #[test]
 fn what_a_lost_machine_leaves_of_a_session_without_a_log_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, host) = create(&folder, 1);
-    let mut nand = open(&path, &host);
-    program(&mut nand, 0, [1, 2], 0);
-    nand.leave_summary().unwrap();
-    drop(nand);
+    let (path, host) = closed(&folder);
     let tally_page = read_at(&path, 4096, 0);
     let mut nand = Nand::open_as(&path, Access::Write).unwrap();
     program(&mut nand, 1, [3, 4], 0);
@@ -345,11 +346,7 @@ fn a_session_without_a_log_that_cannot_end_the_summary_does_not_begin() {
     let mut refused = 0;
     for after in 0.. {
         let folder = tempfile::tempdir().unwrap();
-        let (path, host) = create(&folder, 1);
-        let mut nand = open(&path, &host);
-        program(&mut nand, 0, [1, 2], 0);
-        nand.leave_summary().unwrap();
-        drop(nand);
+        let (path, host) = closed(&folder);
         host.faults.fail(HostFault { after, failure: HostFailure::Io, lasts: false });
         let opened = Nand::open_on(&path, Access::Write, &host);
         let failed = host.faults.failed();
