@@ -10,6 +10,8 @@ use tantalum_sqlite::Mode;
 use tantalum_sqlite::Synchronous;
 use tantalum_workloads::bench;
 
+use crate::ack::AckOptions;
+use crate::crash_blocks::CrashBlocksOptions;
 use crate::crash_clients::CrashClientsOptions;
 use crate::crash_couch::CrashCouchOptions;
 use crate::crash_device::CrashDeviceOptions;
@@ -104,6 +106,10 @@ pub enum Command {
     ///
     /// Without --background the command runs until Ctrl-C, SIGTERM or `tantalum stop`, and then shuts the drive down.
     Serve(ServeOptions),
+    /// Note in the recording of a served drive what a program has acknowledged: each line of standard input
+    ///
+    /// What is noted must be there after every power cut that follows; see `tantalum crash blocks`.
+    Ack(AckOptions),
     /// Stop serving a drive, and wait until its image is closed
     Stop(StopOptions),
     /// Measure how fast this machine can run the device
@@ -169,6 +175,12 @@ pub enum CrashTarget {
     /// 0 if they are intact. The lines `ack ...` that the program had printed, or written to $TANTALUM_ACK, before the cut are
     /// given to the check in the file $TANTALUM_ACKS. The exit code is 1 if a check failed.
     Run(CrashRunOptions),
+    /// Test whether a machine, with its file systems and programs, survives power loss
+    ///
+    /// What a host did to a drive that `tantalum serve --record` served is performed again, on a drive that loses power. --check
+    /// runs on each disk that is left, a file of the name `disk`. It must exit with 0 if that holds what it should. The
+    /// lines that `tantalum ack` had noted before the cut are given to the check in the file $TANTALUM_ACKS. The exit code is 1 if a check failed.
+    Blocks(CrashBlocksOptions),
     /// Check a finding of `crash run` again, or mount its files for inspection
     ///
     /// Without DIR the check runs on a copy of the files, and the exit code is 1 if it fails again.

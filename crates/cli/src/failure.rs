@@ -86,6 +86,19 @@ pub enum Failure {
     /// A program got something that the drive refuses.
     #[error(transparent)]
     Program(#[from] SpuError),
+    /// Standard input cannot be read.
+    #[error("cannot read standard input: {0}")]
+    Input(io::Error),
+    /// A recording cannot be begun, or is not whole.
+    #[error("{}: the recording {what}: {error}", path.display())]
+    Recording {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+        /// The system's error.
+        error: io::Error,
+    },
     /// The reader of the output is gone.
     #[error("standard output was closed")]
     OutputClosed,

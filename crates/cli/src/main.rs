@@ -5,6 +5,7 @@
 //! and 130 if it was interrupted.
 //! `tantalum measure` ends with the exit code of the program that it measured.
 
+mod ack;
 mod arguments;
 mod background;
 mod baseline;
@@ -15,6 +16,7 @@ mod check_files;
 mod check_progress;
 mod check_store;
 mod compare;
+mod crash_blocks;
 mod crash_clients;
 mod crash_couch;
 mod crash_device;
@@ -97,6 +99,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Watch(options) => watch::run(&options),
         Command::Cut(options) => cut::run(&options),
         Command::Serve(options) => serve::run(&options),
+        Command::Ack(options) => ack::run(&options),
         Command::Stop(options) => stop::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::RecoveryCost(options) => recovery_cost::run(&options),
@@ -105,6 +108,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Completions(options) => shell::completions(&options, help::command()),
         Command::Man(options) => shell::man(&options, help::command()),
         Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
+        Command::Crash { target: CrashTarget::Blocks(options) } => crash_blocks::run(&options),
         Command::Crash { target: CrashTarget::Clients(options) } => crash_clients::run(&options),
         Command::Crash { target: CrashTarget::Couch(options) } => crash_couch::run(&options),
         Command::Crash { target: CrashTarget::Kv(options) } => crash_kv::run(&options),

@@ -1,5 +1,6 @@
 //! `tantalum serve`.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use tantalum_nvme::addresses::Advertised;
 use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::serve::{Ending, Notice, Options, Served};
 use tantalum_nvme_programs::DrivePrograms;
+use tantalum_record::blocks::BlockTape;
 use tantalum_report::table::count;
 
 use crate::background;
@@ -73,6 +75,10 @@ pub struct ServeOptions {
     #[arg(long)]
     pub remap_duplicates: bool,
 
+    /// Record what hosts do to the blocks of a new drive in this file, which must not exist, for `tantalum crash blocks`
+    #[arg(long, value_name = "FILE", requires = "create")]
+    pub record: Option<PathBuf>,
+
     /// The name of the NVMe subsystem [default: derived from the image's path]
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
@@ -105,7 +111,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     if options.detached {
         background::detach();
     }
-    let serve_options = Options {
+    let mut serve_options = Options {
         image: options.image.clone(),
         listen: options.listen,
         advertise: options.advertise,
@@ -115,16 +121,18 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         remap_duplicates: options.remap_duplicates,
         hosts: hosts(options)?,
         programs: Some(Arc::new(DrivePrograms::default())),
+        tape: None,
     };
     // Refuse whatever can be refused before a drive is created or recovered.
     serve_options.check()?;
     let (device, only_read) = device(options)?;
+    serve_options.tape = tape(options, &device)?;
     let served = Served::start(device, &serve_options)?;
     let stopper = served.stopper();
     // Without a handler a signal ends the process, and the next one recovers.
     let _ = ctrlc::set_handler(move || stopper.stop());
     let mut log = announce(options, &served, only_read)?;
-    served.wait(|notice| {
+    let ended = served.wait(|notice| {
         let line = line_of(&notice);
         match &mut log {
             Some(log) => log.add(&line),
@@ -132,8 +140,23 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
             None if !matches!(notice, Notice::Ended(Ok(Ending::Closed) | Err(_))) => output::complain(&line),
             None => {}
         }
-    })?;
+    });
+    if let (Some(tape), Some(path)) = (&serve_options.tape, &options.record) {
+        let broken = |error| Failure::Recording { path: path.clone(), what: "is not whole", error };
+        tape.flush().map_err(broken)?;
+    }
+    ended?;
     Ok(())
+}
+
+/// Begins the recording, if one is wanted. An image that was created for one that cannot be begun goes too.
+fn tape(options: &ServeOptions, device: &Device) -> Result<Option<Arc<BlockTape>>, Failure> {
+    let Some(path) = &options.record else { return Ok(None) };
+    let file = File::create_new(path).map_err(|error| {
+        options.made.forget(&options.image);
+        Failure::Recording { path: path.clone(), what: "cannot be begun", error }
+    })?;
+    Ok(Some(Arc::new(BlockTape::new(file, device.profile()))))
 }
 
 fn hosts(options: &ServeOptions) -> Result<Hosts, Failure> {

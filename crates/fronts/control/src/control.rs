@@ -51,6 +51,11 @@ pub enum Request {
     },
     /// Makes everything durable and sets a mark in the recording.
     Mark,
+    /// Notes in the recording of a served drive what a program has acknowledged.
+    Acknowledge {
+        /// What it printed.
+        line: String,
+    },
     /// Ends the use of the image; answered when that has begun.
     Stop,
     /// How the use ends; answered when it has ended and the image can be opened again.
@@ -76,6 +81,8 @@ pub enum Response {
     Record,
     /// To [`Request::Mark`]: the counters at the mark, and how the image is used.
     Mark(serde_json::Value),
+    /// To [`Request::Acknowledge`].
+    Acknowledge,
     /// To [`Request::Stop`].
     Stop,
     /// To [`Request::End`].
@@ -166,6 +173,14 @@ impl Control {
     pub fn mark<R: DeserializeOwned>(&mut self) -> Result<R, ControlError> {
         match self.ask(Request::Mark)? {
             Response::Mark(report) => self.read(report),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    /// Notes what a program has acknowledged, see [`Request::Acknowledge`].
+    pub fn acknowledge(&mut self, line: &str) -> Result<(), ControlError> {
+        match self.ask(Request::Acknowledge { line: line.to_owned() })? {
+            Response::Acknowledge => Ok(()),
             other => Err(self.unexpected(other)),
         }
     }
@@ -308,6 +323,11 @@ pub trait Subject: Send + Sync + 'static {
         Err("nothing is recorded".to_owned())
     }
 
+    /// Notes what a program has acknowledged, see [`Request::Acknowledge`].
+    fn acknowledge(&self, _line: &str) -> Result<(), String> {
+        Err("nothing is recorded; `tantalum crash run` records a mounted volume".to_owned())
+    }
+
     /// Ends the recording that this connection started.
     fn end_recording(&self) {}
 }
@@ -396,6 +416,7 @@ fn answer(subject: &impl Subject, request: Request, begun: &mut Begun) -> Result
         }
         Request::Recover => subject.recover().map(|report| Response::Recover(Box::new(report))),
         Request::End => Ok(Response::End(subject.end().wait())),
+        Request::Acknowledge { line } => subject.acknowledge(&line).map(|()| Response::Acknowledge),
         Request::Stop => subject.stop().map(|()| Response::Stop),
         Request::Cut { after_flash_operations: Some(0), .. } => {
             Err("flash operations are counted from 1".to_owned())

@@ -70,6 +70,11 @@ impl BlockSpace {
         u64::from(count) * u64::from(self.block_bytes)
     }
 
+    /// Where a block begins on the drive, in bytes.
+    pub fn offset(&self, block: u64) -> u64 {
+        u64::from(self.first.0) * UNIT_BYTES as u64 + block * u64::from(self.block_bytes)
+    }
+
     /// The unit of the drive that is unit `unit` here, if so many from there on exist.
     pub fn unit(&self, unit: Lpn, units: u32) -> Result<Lpn, Failure> {
         let end = (u64::from(unit.0) + u64::from(units)) * u64::from(self.per_unit());

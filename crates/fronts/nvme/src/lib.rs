@@ -33,6 +33,7 @@ pub mod namespaces;
 pub mod outbox;
 pub mod programs;
 pub mod qualified_name;
+mod recording;
 pub mod serve;
 pub mod server;
 pub mod session;

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tantalum::{Device, Plp};
 use tantalum_drive::Queue;
+use tantalum_record::blocks::{BlockEvent, BlockTape};
 
 use crate::addresses::Advertised;
 use crate::authentication::Hosts;
@@ -54,6 +55,8 @@ pub struct Subsystem {
     pub namespaces: Namespaces,
     /// Who executes commands about programs in the drive; without, there are none.
     pub programs: Option<Arc<dyn Programs>>,
+    /// Takes what hosts do to blocks, if that is recorded.
+    pub tape: Option<Arc<BlockTape>>,
     /// Commands that failed.
     pub errors: ErrorLog,
     /// Whether I/O commands are answered without reaching a drive, to measure everything but the drive.
@@ -96,6 +99,7 @@ impl Subsystem {
             queue,
             namespaces,
             programs: None,
+            tape: None,
             errors: ErrorLog::default(),
             is_without_drive: false,
             counts: Counts::default(),
@@ -110,6 +114,9 @@ impl Subsystem {
     /// The drive has power again, and no connection exists.
     pub fn power_on(&self) -> Result<(), TableError> {
         self.set_write_through(false);
+        if let Some(tape) = &self.tape {
+            tape.take(&BlockEvent::Other("a power loss"));
+        }
         self.namespaces.reload(self.queue.drive(), self.settings.block_bytes)?;
         self.namespaces.resume(&self.queue);
         Ok(())

@@ -31,7 +31,7 @@ pub enum Event<'a> {
         /// The offset in bytes.
         offset: u64,
         /// The bytes written.
-        #[serde(borrow, with = "bytes")]
+        #[serde(borrow, with = "crate::bytes")]
         data: &'a [u8],
         /// How the write reached the file system.
         kind: WriteKind,
@@ -101,17 +101,4 @@ pub struct Stamped<'a> {
     /// The event.
     #[serde(borrow)]
     pub event: Event<'a>,
-}
-
-/// Bytes as one piece; serde would take them one by one.
-mod bytes {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(data: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(data)
-    }
-
-    pub fn deserialize<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<&'a [u8], D::Error> {
-        <&[u8]>::deserialize(deserializer)
-    }
 }

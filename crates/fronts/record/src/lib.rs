@@ -6,11 +6,15 @@
 //! - A recording that starts with existing files begins with these: their names and sizes.
 //! - [`Spool`] is a sink that writes a file, and [`Events`] reads it, so that a recording may be larger than memory.
 //! - [`Performer`] repeats operations.
+//! - [`blocks`] is the same for a drive without files: what a host wrote to its blocks.
 //! - [`program_in`] is a program that works in a recorded folder, and [`wait`] waits for it.
 //!
 //! Reads are not recorded.
 
+pub mod blocks;
+mod bytes;
 mod event;
+mod frames;
 mod leftovers;
 pub mod operation;
 mod performer;
@@ -20,9 +24,10 @@ mod spool;
 mod tape;
 
 pub use event::{Event, FileOffset, Stamped, WriteKind};
+pub use frames::SpoolError;
 pub use leftovers::{end_in, folder_prefix, left_behind};
 pub use performer::Performer;
 pub use program::{found_from_here, program_in, wait};
 pub use recorder::Recorder;
-pub use spool::{Events, Spool, SpoolError};
+pub use spool::{Events, Spool};
 pub use tape::{Sink, Tape};

@@ -1,107 +1,44 @@
-//! A recording in a file, which may be larger than memory.
-//!
-//! Layout: the eight bytes of [`MAGIC`], then for each event the length of what follows (four bytes, little-endian) and
-//! a [`Stamped`] in postcard's format. A recording can be read by the program that made it, or another of the same
-//! version.
+//! A recording of a file system in a file, which may be larger than memory.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io;
 
 use crate::event::Stamped;
+use crate::frames::{FrameReader, FrameWriter, Magic, SpoolError};
 use crate::tape::Sink;
 
-/// The beginning of a recording. Its last character is the version of the layout.
-const MAGIC: [u8; 8] = *b"TNTLREC1";
-
-/// Bytes that wait in memory before they are written.
-const BUFFER_BYTES: usize = 1 << 20;
-
-/// No event is longer: the kernel's writes have at most 1 MiB, and names are short.
-const MOST_BYTES: usize = 1 << 26;
-
-/// Why a recording cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpoolError {
-    /// The file cannot be read.
-    #[error("the recording cannot be read: {0}")]
-    File(#[from] io::Error),
-    /// It is not a recording.
-    #[error("this is not a recording of this version of tantalum")]
-    NotARecording,
-    /// An event is damaged.
-    #[error("event {number} of the recording is damaged")]
-    Damaged {
-        /// The event's number, from 0.
-        number: u64,
-    },
-}
+/// The beginning of a recording.
+const MAGIC: Magic = *b"TNTLREC1";
 
 /// Writes a recording.
 #[derive(Debug)]
-pub struct Spool {
-    file: File,
-    waiting: Vec<u8>,
-    failed: Option<io::Error>,
-}
+pub struct Spool(FrameWriter);
 
 impl Spool {
     /// A new recording in an empty file.
     pub fn new(file: File) -> Spool {
-        Spool { file, waiting: MAGIC.to_vec(), failed: None }
-    }
-
-    fn write(&mut self) {
-        if self.failed.is_none() {
-            self.failed = self.file.write_all(&self.waiting).err();
-        }
-        self.waiting.clear();
+        Spool(FrameWriter::new(file, &MAGIC))
     }
 }
 
 impl Sink for Spool {
     fn take(&mut self, event: Stamped<'_>) {
-        if self.failed.is_some() {
-            return;
-        }
-        let start = self.waiting.len();
-        self.waiting.extend_from_slice(&[0; 4]);
-        let waiting = std::mem::take(&mut self.waiting);
-        self.waiting = postcard::to_extend(&event, waiting).expect("events are plain data");
-        let bytes = (self.waiting.len() - start - 4) as u32;
-        self.waiting[start..start + 4].copy_from_slice(&bytes.to_le_bytes());
-        if self.waiting.len() >= BUFFER_BYTES {
-            self.write();
-        }
+        self.0.put(&event);
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.write();
-        match &self.failed {
-            Some(error) => Err(io::Error::new(error.kind(), error.to_string())),
-            None => Ok(()),
-        }
+        self.0.flush()
     }
 }
 
 /// Reads a recording from its beginning.
 #[derive(Debug)]
-pub struct Events {
-    file: BufReader<File>,
-    frame: Vec<u8>,
-    number: u64,
-}
+pub struct Events(FrameReader);
 
 impl Events {
     /// Begins to read; the file is at its beginning.
     pub fn read(file: File) -> Result<Events, SpoolError> {
-        let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
-        let mut magic = [0; MAGIC.len()];
-        file.read_exact(&mut magic)?;
-        match magic == MAGIC {
-            true => Ok(Events { file, frame: Vec::new(), number: 0 }),
-            false => Err(SpoolError::NotARecording),
-        }
+        FrameReader::new(file, &MAGIC).map(Events)
     }
 
     /// The next event, or `None` at the end. A truncated event is the end: its writer was killed.
@@ -110,36 +47,13 @@ impl Events {
         reason = "events borrow their bytes, which an Iterator cannot give"
     )]
     pub fn next(&mut self) -> Result<Option<Stamped<'_>>, SpoolError> {
-        let mut length = [0; 4];
-        if !fill(&mut self.file, &mut length)? {
-            return Ok(None);
-        }
-        let bytes = u32::from_le_bytes(length) as usize;
-        let damaged = SpoolError::Damaged { number: self.number };
-        if bytes > MOST_BYTES {
-            return Err(damaged);
-        }
-        self.frame.resize(bytes, 0);
-        if !fill(&mut self.file, &mut self.frame)? {
-            return Ok(None);
-        }
-        self.number += 1;
-        postcard::from_bytes(&self.frame).map(Some).map_err(|_| damaged)
-    }
-}
-
-/// Whether there were enough bytes.
-fn fill(file: &mut impl Read, to: &mut [u8]) -> io::Result<bool> {
-    match file.read_exact(to) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(error),
+        self.0.next()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Seek, SeekFrom};
+    use std::io::{Seek, SeekFrom, Write};
 
     use tantalum_filesystem::{FileKind, RenameMode};
 

@@ -4,9 +4,11 @@ use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tantalum::{DeviceError, ProfileError};
+use tantalum::{DeviceError, ProfileError, Status};
 use tantalum_filesystem::Errno;
 use tantalum_fuse::MountError;
+use tantalum_record::SpoolError;
+use tantalum_record::blocks::BlockRecordingError;
 use tantalum_report::{Interrupted, NoTemporary};
 use tantalum_volume::VolumeError;
 use tempfile::TempDir;
@@ -116,6 +118,44 @@ pub enum RunError {
         /// The system's error.
         error: io::Error,
     },
+    /// A recording of blocks cannot be read.
+    #[error("{}: {error}; name a file of tantalum serve --record", path.display())]
+    Recording {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: BlockRecordingError,
+    },
+    /// It was written to meanwhile.
+    #[error("{}: the recording has changed; stop the drive that is recorded first", path.display())]
+    RecordingChanged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A recorded command fails on the drive.
+    #[error("{}: event {number} of the recording fails on this drive: {status}", path.display())]
+    Event {
+        /// The file.
+        path: PathBuf,
+        /// The event's number, from 0.
+        number: usize,
+        /// The drive's error.
+        status: Status,
+    },
+    /// There is no place to cut power.
+    #[error("{}: nothing in the recording reached the flash after the first acknowledgement", path.display())]
+    NoFlashOperations {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A recovered drive cannot be read: a bug of Tantalum.
+    #[error("unit {unit} of the recovered drive cannot be read: {status}")]
+    DiskUnreadable {
+        /// The first of the units that were read.
+        unit: u32,
+        /// The drive's error.
+        status: Status,
+    },
     /// The recording could not be replayed on the drive.
     #[error("operation {operation} of the recording failed on the drive: {errno}")]
     Replay {
@@ -143,6 +183,12 @@ impl RunError {
             }
             other => other,
         }
+    }
+
+    /// Why a recording of blocks could not be read on.
+    pub(crate) fn recording(path: &Path) -> impl FnOnce(SpoolError) -> RunError {
+        let path = path.to_owned();
+        move |error| RunError::Recording { path, error: error.into() }
     }
 
     /// Why a file could not be used.

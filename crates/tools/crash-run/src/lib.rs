@@ -8,10 +8,13 @@
 //! - [`check`] makes each outcome (`outcomes.rs`), writes its files to a folder and runs the check there; equal outcomes are
 //!   checked once.
 //! - A failed check is reduced to what must be lost for it to fail, and explained (`explain.rs`, `findings.rs`).
+//! - [`check_blocks`] does the same for what a served drive's hosts did to its blocks: a machine with its file systems, whose
+//!   check gets a disk (`blocks/`).
 //! - [`CrashTest`] does all of that in a test, with functions as program and check.
 //! - Findings can be saved, and their files mounted or checked again ([`mount_finding`], [`check_again`]).
 
 mod acks;
+mod blocks;
 mod campaign;
 mod check;
 mod choices;
@@ -37,6 +40,7 @@ pub mod summary;
 mod test;
 mod tree;
 
+pub use blocks::{BlockFinding, BlockOutcome, BlockSettings, check_blocks, recorded_profile, text_of};
 pub use campaign::{Outcome, check};
 pub use check::{Check, CheckFunction, ended};
 pub use error::RunError;

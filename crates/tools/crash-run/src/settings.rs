@@ -59,16 +59,20 @@ impl Settings {
 
     /// Refuses unusable settings, before the program runs.
     pub fn check(&self) -> Result<(), RunError> {
-        let Some(save) = &self.save else { return Ok(()) };
-        let is_free = match std::fs::read_dir(save) {
-            Ok(mut entries) => entries.next().is_none(),
-            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-        };
-        if !is_free {
-            return Err(RunError::PlaceInUse { path: save.clone() });
-        }
-        can_be_made(save).map_err(RunError::files(save))
+        self.save.as_deref().map_or(Ok(()), check_place)
     }
+}
+
+/// Refuses a folder for findings that has something in it, or cannot be made.
+pub(crate) fn check_place(save: &Path) -> Result<(), RunError> {
+    let is_free = match std::fs::read_dir(save) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    };
+    if !is_free {
+        return Err(RunError::PlaceInUse { path: save.to_owned() });
+    }
+    can_be_made(save).map_err(RunError::files(save))
 }
 
 /// Fails if a folder can be neither written nor made.

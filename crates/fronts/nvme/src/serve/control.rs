@@ -8,6 +8,7 @@ use tantalum::RecoveryReport;
 use tantalum_control::{DriveReport, End, Look, Subject};
 use tantalum_drive::{Answers, Pacing};
 use tantalum_image::mix;
+use tantalum_record::blocks::BlockEvent;
 
 use super::report::{BlockNamespace, Report, ServedReport};
 use super::stopper::Stopper;
@@ -129,6 +130,14 @@ impl Subject for ControlContext {
             }
         }
         Ok(device.has_power())
+    }
+
+    fn acknowledge(&self, line: &str) -> Result<(), String> {
+        let Some(tape) = &self.server.subsystem().tape else {
+            return Err("nothing is recorded; serve the drive with --record".to_owned());
+        };
+        tape.take(&BlockEvent::Ack(line));
+        Ok(())
     }
 
     fn stop(&self) -> Result<(), String> {

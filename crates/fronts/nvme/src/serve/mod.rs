@@ -18,6 +18,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tantalum::{Device, PowerLoss, RecoveryReport, Status};
 use tantalum_control::{Ended, Socket, Subject};
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
+use tantalum_record::blocks::BlockTape;
 
 use crate::addresses::{Advertised, reachable};
 use crate::authentication::Hosts;
@@ -57,6 +58,8 @@ pub struct Options {
     pub hosts: Hosts,
     /// Who executes commands about programs in the drive; without, they are refused.
     pub programs: Option<Arc<dyn Programs>>,
+    /// Takes what hosts do to blocks, if that is recorded.
+    pub tape: Option<Arc<BlockTape>>,
 }
 
 /// An event that the user who serves the image should know about.
@@ -254,6 +257,7 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
     let subsystem = Subsystem::new(settings, queue).map_err(ServeError::Namespaces)?;
     let mut subsystem = subsystem.for_hosts(options.hosts.clone());
     subsystem.programs = options.programs.clone();
+    subsystem.tape = options.tape.clone();
     let server = Server::start(Arc::new(subsystem), options.listen);
     let server = server.map_err(|error| ServeError::Listen { address: options.listen, error })?;
     let server = Arc::new(server);
@@ -325,6 +329,7 @@ mod tests {
             remap_duplicates: false,
             hosts,
             programs: None,
+            tape: None,
         }
     }
 

@@ -22,6 +22,7 @@ use crate::failure::Failure;
 use crate::io::{Direction, IoCommand, Worked};
 use crate::mailbox::Answer;
 use crate::namespaces::{Namespaces, Target};
+use crate::recording::record;
 use crate::subsystem::Subsystem;
 
 /// Bytes issued together. In between, other clients can have the drive, and data are sent while they are in the processor's
@@ -106,6 +107,9 @@ impl InDrive {
     /// what is queued.
     pub fn give(&mut self, id: u16, target: Target, io: IoCommand, data: Vec<u8>) -> bool {
         io.count(&self.subsystem, &target.space);
+        if let Some(tape) = &self.subsystem.tape {
+            record(tape, io, &target.space, &data, self.subsystem.is_write_through());
+        }
         let kind = match io.access(&self.subsystem, &target.space) {
             Some((units, direction)) => Kind::Access(units, direction),
             None => Kind::Other(io),

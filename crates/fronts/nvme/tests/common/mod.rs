@@ -80,6 +80,7 @@ pub fn serving(image: &Path, pacing: Pacing) -> Serving {
         remap_duplicates: false,
         hosts: Hosts::default(),
         programs: Some(Arc::new(DrivePrograms::default())),
+        tape: None,
     }
 }
 

@@ -17,6 +17,7 @@ mod mixed_commands;
 mod namespaces;
 mod power_cuts;
 mod programs;
+mod recording;
 mod sessions;
 mod several_hosts;
 mod standard;

@@ -162,6 +162,15 @@ pub const ALL: &[Experiment] = &[
         run: couch::table_2,
     },
     Experiment {
+        name: "atomic-writes",
+        about: "LinkBench with doublewrite, remapped, and off on a drive with NVMe's atomic writes (after SHARE, figure 6)",
+        needs: "MariaDB",
+        feature: Some(Feature::Servers),
+        scale: 0.1,
+        processors: Some(2),
+        run: on_servers!(share::atomic_writes),
+    },
+    Experiment {
         name: "share-pgbench",
         about: "TPC-B on PostgreSQL, full-page writes on and off (SHARE, section 5.3.1)",
         needs: "PostgreSQL",

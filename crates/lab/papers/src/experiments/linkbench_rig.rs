@@ -213,7 +213,7 @@ impl<'a> Rig<'a> {
 
     /// The image of a drive after long use, with room for the server's files.
     fn age(&mut self, profile: &Profile) -> Result<PathBuf, ExperimentError> {
-        let key = format!("{:?}", profile.cache.mode);
+        let key = format!("{:?}-{}", profile.cache.mode, profile.limits.atomic_write_units);
         if let Some(image) = self.aged.get(&key) {
             return Ok(image.clone());
         }

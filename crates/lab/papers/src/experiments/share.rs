@@ -32,11 +32,17 @@ const MIB: u64 = 1 << 20;
 /// The buffer of figure 5a, figure 6 and table 1.
 const BUFFER_BYTES: u64 = 50 * MIB;
 
-const MODES: [(&str, Doublewrite); 3] = [
-    ("doublewrite on", Doublewrite::On),
-    ("remapped", Doublewrite::Remapped),
-    ("doublewrite off", Doublewrite::Off),
-];
+/// What a row is called, and how its pages are written.
+type Mode = (&'static str, Doublewrite);
+
+const ON: Mode = ("doublewrite on", Doublewrite::On);
+const REMAPPED: Mode = ("remapped", Doublewrite::Remapped);
+const OFF: Mode = ("doublewrite off", Doublewrite::Off);
+const MODES: [Mode; 3] = [ON, REMAPPED, OFF];
+
+/// On a drive whose writes are all or nothing up to InnoDB's largest page here.
+const ATOMIC: Mode = ("atomic writes", Doublewrite::Off);
+const ATOMIC_UNITS: u32 = 4;
 
 /// What the paper prints.
 static PRINTED: LazyLock<Printed> =
@@ -120,8 +126,9 @@ fn throughput(
     title: &str,
     cases: &Cases,
 ) -> Result<Outcome, ExperimentError> {
-    let results = measure(run, cases, &MODES.map(|(_, mode)| mode))?;
-    let figures = figures(title, "operations/s", cases, &results, |result| result.measured.per_second());
+    let results = measure(run, cases, &MODES)?;
+    let figures =
+        figures(title, "operations/s", cases, &MODES, &results, |result| result.measured.per_second());
     let [on, remapped, off] = MODES.map(|(name, _)| figures.row(name));
     let printed = &PRINTED.figure_5;
     outcome.claims = vec![
@@ -136,7 +143,7 @@ fn throughput(
 /// What the drive did in each case, and what an operation read from it.
 fn what_binds(
     run: &Run<'_>,
-    modes: &[(&str, Doublewrite)],
+    modes: &[Mode],
     cases: &Cases,
     results: &[Vec<CaseResult>],
 ) -> Result<Vec<Figures>, ExperimentError> {
@@ -162,12 +169,9 @@ fn what_binds(
 /// Figure 6: pages written, garbage collections and copybacks.
 pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let cases = by_buffer_size(run);
-    let results = measure(run, &cases, &MODES.map(|(_, mode)| mode))?;
-    let per_operation = |figure: fn(&CaseResult) -> u64| {
-        move |result: &CaseResult| figure(result) as f64 / result.measured.operations() as f64
-    };
+    let results = measure(run, &cases, &MODES)?;
     let table = |title: &str, figure: fn(&CaseResult) -> u64| {
-        figures(title, "for each operation", &cases, &results, per_operation(figure))
+        figures(title, "for each operation", &cases, &MODES, &results, per_operation(figure))
     };
     let printed = &PRINTED.figure_6;
     let mut outcome = outcome(run, "what the drive does under LinkBench", &printed.source)?;
@@ -186,11 +190,38 @@ pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     Ok(outcome)
 }
 
+fn per_operation(figure: fn(&CaseResult) -> u64) -> impl Fn(&CaseResult) -> f64 {
+    move |result| figure(result) as f64 / result.measured.operations() as f64
+}
+
+/// What SHARE's authors might print today: the conventional way, theirs, and doublewrite switched off on a drive that promises atomic
+/// writes as NVMe has them.
+pub(super) fn atomic_writes(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
+    let (cases, modes) = (by_page_size(run), [ON, REMAPPED, ATOMIC]);
+    let results = measure(run, &cases, &modes)?;
+    let title = "LinkBench on atomic writes, beside doublewrite and remapping";
+    let mut outcome = outcome(run, title, "SHARE's experiment on NVMe's atomic writes; no paper prints it")?;
+    let unit = "for each operation";
+    let counted = |title: &str, figure: fn(&CaseResult) -> u64| {
+        figures(title, unit, &cases, &modes, &results, per_operation(figure))
+    };
+    outcome.figures = vec![
+        counted("flash writes for any reason (4 KiB)", |result| result.counters.flash_units.total()),
+        counted("host writes (4 KiB)", |result| result.counters.host_units_written),
+        counted("copybacks (4 KiB)", |result| result.counters.flash_units.copyback),
+        figures("throughput", "operations/s", &cases, &modes, &results, |result| {
+            result.measured.per_second()
+        }),
+    ];
+    outcome.figures.extend(what_binds(run, &modes, &cases, &results)?);
+    Ok(outcome)
+}
+
 /// Table 1: latencies with doublewrite on and remapped.
 pub(super) fn table_1(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let printed = &PRINTED.table_1;
     let cases = vec![(String::new(), 4096, run.scaled(BUFFER_BYTES, 0))];
-    let results = measure(run, &cases, &[Doublewrite::On, Doublewrite::Remapped])?;
+    let results = measure(run, &cases, &MODES[..2])?;
     let on = latencies("doublewrite on", &results[0][0], &printed.doublewrite_on);
     let remapped = latencies("remapped", &results[1][0], &printed.remapped);
     let mut outcome = outcome(run, "latencies of LinkBench", &printed.source)?;
@@ -223,15 +254,15 @@ pub(super) fn column_of(figures: &Figures, column: usize) -> Vec<f64> {
 }
 
 /// For each mode the results of all cases.
-fn measure(
-    run: &Run<'_>,
-    cases: &Cases,
-    modes: &[Doublewrite],
-) -> Result<Vec<Vec<CaseResult>>, ExperimentError> {
-    let profile = profile(run)?;
+fn measure(run: &Run<'_>, cases: &Cases, modes: &[Mode]) -> Result<Vec<Vec<CaseResult>>, ExperimentError> {
     let mut rig = Rig::new(run, size(run), modes.len() * cases.len())?;
     let mut results = Vec::new();
-    for &doublewrite in modes {
+    for &mode in modes {
+        let (mut profile, (_, doublewrite)) = (profile(run)?, mode);
+        if mode == ATOMIC {
+            profile.limits.atomic_write_units = ATOMIC_UNITS;
+            profile.validate()?;
+        }
         let mut of_mode = Vec::new();
         for &(_, page_bytes, buffer_bytes) in cases {
             of_mode.push(rig.measure(&profile, Case { page_bytes, buffer_bytes, doublewrite })?);
@@ -245,10 +276,11 @@ fn figures(
     title: &str,
     unit: &'static str,
     cases: &Cases,
+    modes: &[Mode],
     results: &[Vec<CaseResult>],
     figure: impl Fn(&CaseResult) -> f64,
 ) -> Figures {
-    let row = |((name, _), results): (&(&str, Doublewrite), &Vec<CaseResult>)| Row {
+    let row = |((name, _), results): (&Mode, &Vec<CaseResult>)| Row {
         name: (*name).to_owned(),
         ours: results.iter().map(&figure).collect(),
         paper: None,
@@ -257,7 +289,7 @@ fn figures(
         title: title.to_owned(),
         unit,
         columns: cases.iter().map(|(name, ..)| name.clone()).collect(),
-        rows: MODES.iter().zip(results).map(row).collect(),
+        rows: modes.iter().zip(results).map(row).collect(),
     }
 }
 
