@@ -19,9 +19,20 @@ impl Device {
         self.ftl().map_or(0, |ftl| ftl.reclaim_unit_units())
     }
 
-    /// What happened to reclaim units since power came on, oldest first; only the last events are remembered.
+    /// Units that wait in the cache with a handle: they are programmed into its reclaim unit before what is written later.
+    pub fn waiting_units(&self, handle: Handle) -> u64 {
+        self.engine().map_or(0, |engine| engine.waiting_with(handle))
+    }
+
+    /// What happened to reclaim units since power came on, or since it was taken, oldest first; of each kind and handle only the
+    /// last events are remembered.
     pub fn placement_events(&self) -> Vec<PlacementEvent> {
-        self.ftl().map_or_else(Vec::new, |ftl| ftl.placement_events().collect())
+        self.ftl().map_or_else(Vec::new, |ftl| ftl.placement_events())
+    }
+
+    /// The same, which is then forgotten: for the one that keeps a log of them.
+    pub fn take_placement_events(&mut self) -> Vec<PlacementEvent> {
+        self.engine_mut().map_or_else(|_| Vec::new(), |engine| engine.take_placement_events())
     }
 
     /// A handle begins its next reclaim unit: what the host has written with it so far goes into the one before, and what it

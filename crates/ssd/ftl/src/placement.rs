@@ -159,14 +159,33 @@ pub struct PlacementEvent {
     pub kind: PlacementEventKind,
 }
 
-/// The most events that are remembered; the oldest are forgotten.
+impl PlacementEventKind {
+    const KINDS: usize = 4;
+
+    fn index(self) -> usize {
+        match self {
+            PlacementEventKind::Filled => 0,
+            PlacementEventKind::NotFullyWritten { .. } => 1,
+            PlacementEventKind::Moved { .. } => 2,
+            PlacementEventKind::PowerOn => 3,
+        }
+    }
+}
+
+/// The most events of one kind and handle that are remembered; the oldest are forgotten. So what happens often to one handle pushes
+/// out nothing of the others.
 const EVENTS: usize = 64;
+
+/// Events of one kind and handle, oldest first, with their numbers among all events.
+type Events = VecDeque<(u64, PlacementEvent)>;
 
 /// What is counted and told of each handle. Events are in DRAM only.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
     counters: Vec<HandleCounters>,
-    events: VecDeque<PlacementEvent>,
+    events: Vec<[Events; PlacementEventKind::KINDS]>,
+    /// Events told so far.
+    told: u64,
 }
 
 impl Placement {
@@ -174,7 +193,8 @@ impl Placement {
     pub fn new(config: PlacementConfig) -> Placement {
         Placement {
             counters: vec![HandleCounters::default(); config.handles as usize],
-            events: VecDeque::with_capacity(EVENTS),
+            events: vec![Default::default(); config.handles as usize],
+            told: 0,
         }
     }
 
@@ -203,27 +223,39 @@ impl Placement {
     /// A unit of a handle was moved.
     pub fn moved(&mut self, handle: Handle, at_ns: Nanoseconds) {
         self.counters[handle.index()].flash_copies += 1;
-        if let Some(PlacementEvent { handle: last, kind: PlacementEventKind::Moved { units }, .. }) =
-            self.events.back_mut()
-            && *last == handle
+        let kind = PlacementEventKind::Moved { units: 1 };
+        if let Some((number, last)) = self.events[handle.index()][kind.index()].back_mut()
+            && *number + 1 == self.told
+            && let PlacementEventKind::Moved { units } = &mut last.kind
         {
             *units += 1;
             return;
         }
-        self.tell(PlacementEvent { at_ns, handle, kind: PlacementEventKind::Moved { units: 1 } });
+        self.tell(PlacementEvent { at_ns, handle, kind });
     }
 
     /// An event.
     pub fn tell(&mut self, event: PlacementEvent) {
-        if self.events.len() == EVENTS {
-            self.events.pop_front();
+        let events = &mut self.events[event.handle.index()][event.kind.index()];
+        if events.len() == EVENTS {
+            events.pop_front();
         }
-        self.events.push_back(event);
+        events.push_back((self.told, event));
+        self.told += 1;
     }
 
     /// The events, oldest first.
-    pub fn events(&self) -> impl Iterator<Item = PlacementEvent> + '_ {
-        self.events.iter().copied()
+    pub fn events(&self) -> Vec<PlacementEvent> {
+        let mut events: Vec<_> = self.events.iter().flatten().flatten().copied().collect();
+        events.sort_unstable_by_key(|(number, _)| *number);
+        events.into_iter().map(|(_, event)| event).collect()
+    }
+
+    /// The events, oldest first, which are then forgotten.
+    pub fn take_events(&mut self) -> Vec<PlacementEvent> {
+        let taken = self.events();
+        self.events.iter_mut().flatten().for_each(VecDeque::clear);
+        taken
     }
 }
 
@@ -254,11 +286,22 @@ mod tests {
             handle: Handle(handle),
             kind: PlacementEventKind::Moved { units },
         };
-        assert!(placement.events().eq([moved(0, 1, 10), moved(10, 0, 1)]));
+        assert_eq!(placement.events(), [moved(0, 1, 10), moved(10, 0, 1)]);
         let filled = |at_ns| PlacementEvent { at_ns, handle: Handle(1), kind: PlacementEventKind::Filled };
         (0..100).for_each(|at_ns| placement.tell(filled(at_ns)));
-        assert_eq!(placement.events().count(), EVENTS);
-        assert_eq!(placement.events().next(), Some(filled(100 - EVENTS as u64)));
+        assert_eq!(placement.events().len(), 2 + EVENTS, "none of other kinds and handles");
+        assert_eq!(placement.events()[..3], [moved(0, 1, 10), moved(10, 0, 1), filled(100 - EVENTS as u64)]);
         assert_eq!(placement.counters()[1].flash_copies, 10);
+    }
+
+    #[test]
+    fn what_was_taken_does_not_go_on() {
+        let mut placement = Placement::new(PlacementConfig { handles: 1, isolation: Isolation::Initially });
+        placement.moved(Handle(0), 1);
+        let kind = PlacementEventKind::Moved { units: 1 };
+        assert_eq!(placement.take_events(), [PlacementEvent { at_ns: 1, handle: Handle(0), kind }]);
+        assert!(placement.events().is_empty());
+        placement.moved(Handle(0), 2);
+        assert_eq!(placement.take_events(), [PlacementEvent { at_ns: 2, handle: Handle(0), kind }]);
     }
 }

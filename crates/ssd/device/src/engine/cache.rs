@@ -280,6 +280,15 @@ impl Cache {
         }
     }
 
+    /// How many units wait that have a handle.
+    pub fn count_with(&self, handle: Handle) -> usize {
+        match self.placed {
+            0 if handle != Handle::DEFAULT => 0,
+            0 => self.len(),
+            _ => self.entries.iter().flatten().filter(|unit| unit.handle == handle).count(),
+        }
+    }
+
     /// Whether some of these units are in a group with another handle.
     pub fn leaves_with_other_handle(&self, mut lpns: Range<u32>, handle: Handle) -> bool {
         let has_other = |entry: u32| self.is_of_several(entry) && self.unit(entry).handle != handle;

@@ -14,7 +14,9 @@ mod read;
 mod transaction;
 mod write;
 
-use tantalum_ftl::{Ftl, FtlError, GivenBack, Handle, HostUnit, Lpn, Portion, Slack, TxId};
+use tantalum_ftl::{
+    Ftl, FtlError, GivenBack, Handle, HostUnit, Lpn, PlacementEvent, Portion, Slack, TxId,
+};
 use tantalum_nand::{LostProgram, Nand, Nanoseconds, Operation, Slot, UNIT_BYTES};
 
 use cache::Cache;
@@ -228,6 +230,16 @@ impl Engine {
         }
         self.ftl.begin_reclaim_unit(handle, at_ns);
         Ok(at_ns)
+    }
+
+    /// Units that wait in the cache with a handle.
+    pub fn waiting_with(&self, handle: Handle) -> u64 {
+        self.cache.count_with(handle) as u64
+    }
+
+    /// What happened to reclaim units, which is then forgotten.
+    pub fn take_placement_events(&mut self) -> Vec<PlacementEvent> {
+        self.ftl.take_placement_events()
     }
 
     /// Erases every block that holds old data: returns when that is done, and how many could not be erased.

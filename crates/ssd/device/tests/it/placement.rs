@@ -85,9 +85,12 @@ fn the_host_ends_a_reclaim_unit_and_what_waits_goes_into_it() {
     write(&mut host, 0, 3, 1).unwrap();
     write(&mut host, 10, 1, 2).unwrap();
     assert_eq!(writable(&host, 1), 32, "they wait");
+    assert_eq!([0, 1, 2].map(|handle| host.device.waiting_units(Handle(handle))), [0, 3, 1]);
     host.device.update_handle(Handle(1), host.now_ns).unwrap();
     assert_eq!(events(&host), [(1, PlacementEventKind::NotFullyWritten { units: 28 })]);
     assert_eq!((writable(&host, 1), counters(&host, 1).flash_host_units), (32, 3));
+    assert_eq!((host.device.waiting_units(Handle(1)), host.device.take_placement_events().len()), (0, 1));
+    assert!(host.device.placement_events().is_empty(), "they were taken");
     assert_eq!(counters(&host, 2).flash_host_units, 0, "other handles' units go on waiting");
     host.device.audit();
 }

@@ -27,9 +27,14 @@ impl Parts {
         }
     }
 
-    /// What happened to reclaim units since power came on, oldest first; the oldest events are forgotten.
-    pub fn placement_events(&self) -> impl Iterator<Item = PlacementEvent> + '_ {
-        self.placement.iter().flat_map(|placement| placement.events())
+    /// What happened to reclaim units since power came on, or was taken, oldest first; the oldest events are forgotten.
+    pub fn placement_events(&self) -> Vec<PlacementEvent> {
+        self.placement.as_ref().map_or_else(Vec::new, |placement| placement.events())
+    }
+
+    /// The same, which is then forgotten.
+    pub fn take_placement_events(&mut self) -> Vec<PlacementEvent> {
+        self.placement.as_mut().map_or_else(Vec::new, |placement| placement.take_events())
     }
 
     /// The host wrote units with a handle.
