@@ -53,6 +53,10 @@ codes! {
     SANITIZE_IN_PROGRESS = 0x01d,
     /// The drive accepts no more writes.
     WRITE_PROTECTED = 0x020,
+    /// There are no reclaim unit handles here.
+    PLACEMENT_DISABLED = 0x029,
+    /// Reclaim unit handles that a new namespace cannot have.
+    PLACEMENT_HANDLES = 0x02a,
     /// Not the namespace's I/O command set, or none that exists here.
     COMMAND_SET = 0x02c,
     /// Blocks beyond the namespace.

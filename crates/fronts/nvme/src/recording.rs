@@ -13,12 +13,13 @@ pub fn record(tape: &BlockTape, io: IoCommand, space: &BlockSpace, data: &[u8], 
         IoCommand::Read(_)
         | IoCommand::Compare(_)
         | IoCommand::Verify(_)
-        | IoCommand::Deallocate(_, false) => {}
+        | IoCommand::Deallocate(_, false)
+        | IoCommand::Handles(_) => {}
         IoCommand::Flush => tape.take(&BlockEvent::Flush),
-        IoCommand::Write(blocks, force) => {
+        IoCommand::Write(blocks, force, _) => {
             tape.take(&BlockEvent::Write { offset: space.offset(blocks.first), data, fua: fua(force) });
         }
-        IoCommand::WriteZeroes(blocks, force) => {
+        IoCommand::WriteZeroes(blocks, force, _) => {
             let (offset, bytes) = (space.offset(blocks.first), space.bytes(blocks.count));
             tape.take(&BlockEvent::Zero { offset, bytes, fua: fua(force) });
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use tantalum::{Device, Plp};
+use tantalum::{Device, FdpProfile, Plp};
 use tantalum_drive::Queue;
 use tantalum_record::blocks::{BlockEvent, BlockTape};
 
@@ -63,6 +63,8 @@ pub struct Subsystem {
     pub is_without_drive: bool,
     /// Counters since its creation.
     pub counts: Counts,
+    /// Its reclaim unit handles, if the drive has some.
+    pub placement: Option<FdpProfile>,
     /// Bytes of data that commands of all connections hold.
     pub budget: Arc<SharedBudget>,
     has_volatile_cache: bool,
@@ -93,6 +95,7 @@ impl Subsystem {
         let namespaces = Namespaces::load(queue.drive(), settings.block_bytes)?;
         namespaces.resume(&queue);
         let has_volatile_cache = has_volatile_cache(&queue.drive().lock());
+        let placement = queue.drive().lock().profile().fdp;
         Ok(Subsystem {
             settings,
             hosts: Hosts::default(),
@@ -103,6 +106,7 @@ impl Subsystem {
             errors: ErrorLog::default(),
             is_without_drive: false,
             counts: Counts::default(),
+            placement,
             budget: Arc::default(),
             has_volatile_cache,
             is_write_through: AtomicBool::new(false),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
-use tantalum::{Command, Completion, Device, Nanoseconds, Status};
+use tantalum::{Command, Completion, Device, Handle, Nanoseconds, Status};
 use tantalum_canaries::guard;
 
 use crate::duplicates::Duplicates;
@@ -68,6 +68,17 @@ impl DeviceGuard<'_> {
     pub fn issue(&mut self, command: Command<'_>, when: impl Into<When>) -> Result<Completion, Status> {
         let at_ns = self.start_ns(when);
         issue(&mut self.state.device, command, at_ns)
+    }
+
+    /// A reclaim unit handle begins its next reclaim unit: [`Device::update_handle`] at a client's time, or as soon afterwards as
+    /// another client's last command allows.
+    pub fn begin_reclaim_unit(
+        &mut self,
+        handle: Handle,
+        when: impl Into<When>,
+    ) -> Result<Completion, Status> {
+        let at_ns = self.start_ns(when).max(self.issued_ns());
+        self.state.device.update_handle(handle, at_ns)
     }
 
     pub(crate) fn start_ns(&self, when: impl Into<When>) -> Nanoseconds {

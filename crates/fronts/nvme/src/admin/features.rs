@@ -1,6 +1,7 @@
 //! Get Features and Set Features (Base, section 5.27.1).
 
 use super::context::Context;
+use super::placement;
 use crate::controller::{Controller, ControllerKind, QueueRefusal};
 use crate::events::CONFIGURABLE;
 use crate::failure::Failure;
@@ -12,7 +13,7 @@ use crate::wire::command::Submission;
 use crate::wire::feature as id;
 
 /// All features.
-const FEATURES: [u8; 12] = [
+const FEATURES: [u8; 14] = [
     id::ARBITRATION,
     id::POWER,
     id::TEMPERATURE,
@@ -24,11 +25,13 @@ const FEATURES: [u8; 12] = [
     id::TIMESTAMP,
     id::KEEP_ALIVE,
     id::HOST_BEHAVIOUR,
+    id::DATA_PLACEMENT,
+    id::PLACEMENT_EVENTS,
     id::HOST,
 ];
 
 /// Features that can be set.
-const CHANGEABLE: [u8; 8] = [
+const CHANGEABLE: [u8; 9] = [
     id::ARBITRATION,
     id::WRITE_CACHE,
     id::QUEUES,
@@ -37,6 +40,7 @@ const CHANGEABLE: [u8; 8] = [
     id::TIMESTAMP,
     id::KEEP_ALIVE,
     id::HOST_BEHAVIOUR,
+    id::PLACEMENT_EVENTS,
 ];
 
 const HOST_BEHAVIOUR_BYTES: u32 = 512;
@@ -54,6 +58,7 @@ pub fn sent(command: &Submission) -> Transfer {
     match feature(command) {
         id::HOST_BEHAVIOUR => Transfer::FromHost(HOST_BEHAVIOUR_BYTES),
         id::TIMESTAMP => Transfer::FromHost(TIMESTAMP_BYTES),
+        id::PLACEMENT_EVENTS => placement::events_sent(command),
         _ => Transfer::None,
     }
 }
@@ -67,6 +72,7 @@ pub fn given(command: &Submission) -> Result<Transfer, Failure> {
     match feature(command) {
         id::HOST_BEHAVIOUR => Ok(Transfer::ToHost(HOST_BEHAVIOUR_BYTES)),
         id::TIMESTAMP => Ok(Transfer::ToHost(TIMESTAMP_BYTES)),
+        id::PLACEMENT_EVENTS => placement::events_given(command),
         // over fabrics the identifier has 16 bytes, which is the extended form; there is no short one (`EXHID` is 0)
         id::HOST if !command.bit(11, 0) => Err(Failure::INVALID_FIELD),
         id::HOST => Ok(Transfer::ToHost(16)),
@@ -79,15 +85,25 @@ fn selection(command: &Submission) -> u32 {
     command.dword(10) >> 8 & 7
 }
 
-/// The features of a subsystem's controllers. A drive without a volatile cache has none to switch off.
+/// The features of a subsystem's controllers. A drive without a volatile cache has none to switch off, and one without reclaim unit
+/// handles places no data.
 pub fn features(subsystem: &Subsystem) -> impl Iterator<Item = u8> {
-    let has_cache = subsystem.has_volatile_cache();
-    FEATURES.into_iter().filter(move |&feature| feature != id::WRITE_CACHE || has_cache)
+    let (has_cache, has_handles) = (subsystem.has_volatile_cache(), subsystem.placement.is_some());
+    FEATURES.into_iter().filter(move |&feature| match feature {
+        id::WRITE_CACHE => has_cache,
+        id::DATA_PLACEMENT | id::PLACEMENT_EVENTS => has_handles,
+        _ => true,
+    })
 }
 
-/// Whether a feature is that of a namespace; all others are the controller's.
+/// Whether a feature is that of a namespace.
 pub fn is_of_namespace(feature: u8) -> bool {
-    feature == id::ERROR_RECOVERY
+    matches!(feature, id::ERROR_RECOVERY | id::PLACEMENT_EVENTS)
+}
+
+/// Whether a feature is that of an endurance group; all others are the controller's.
+pub fn is_of_group(feature: u8) -> bool {
+    feature == id::DATA_PLACEMENT
 }
 
 fn check_known(context: &Context<'_>, feature: u8) -> Result<(), Failure> {
@@ -115,7 +131,7 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
         return Err(Failure::INVALID_FIELD);
     }
     // a feature of the controller has the same value for each of its namespaces
-    names_namespace(context, command)?;
+    let names_namespace = names_namespace(context, command)?;
     if selection(command) == 3 {
         // bit 1: it is a namespace's; bit 2: it can be changed
         let (is_changeable, is_of_namespace) = (CHANGEABLE.contains(&feature), is_of_namespace(feature));
@@ -133,6 +149,9 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
         id::TEMPERATURE => THRESHOLD,
         id::KEEP_ALIVE if is_current => controller.keep_alive_ms().into(),
         id::TIMESTAMP => return Ok(Answer::data(timestamp(controller, is_current))),
+        id::DATA_PLACEMENT => return placement::get(context, command),
+        id::PLACEMENT_EVENTS if !names_namespace => return Err(Failure::INVALID_NAMESPACE),
+        id::PLACEMENT_EVENTS => return placement::get_events(context, command, is_current),
         id::HOST => return Ok(Answer::data(controller.host.id.to_vec())),
         id::HOST_BEHAVIOUR => {
             let mut data = vec![0; HOST_BEHAVIOUR_BYTES as usize];
@@ -163,7 +182,8 @@ fn queues(granted: u16) -> u64 {
 pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<Answer, Failure> {
     let (feature, value) = (feature(command), command.dword(11));
     check_known(context, feature)?;
-    if names_namespace(context, command)? && !is_of_namespace(feature) {
+    let names_namespace = names_namespace(context, command)?;
+    if names_namespace && !is_of_namespace(feature) {
         return Err(Failure::NOT_OF_NAMESPACE);
     }
     // nothing is kept across a reset
@@ -183,6 +203,9 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
             let milliseconds = [data[0], data[1], data[2], data[3], data[4], data[5], 0, 0];
             controller.set_timestamp(u64::from_le_bytes(milliseconds));
         }
+        id::DATA_PLACEMENT => return placement::set(context, command),
+        id::PLACEMENT_EVENTS if !names_namespace => return Err(Failure::INVALID_NAMESPACE),
+        id::PLACEMENT_EVENTS => return placement::set_events(context, command, data),
         id::POWER if value & 0x1f == 0 => {}
         id::POWER => return Err(Failure::INVALID_FIELD),
         // events that are never sent cannot be requested

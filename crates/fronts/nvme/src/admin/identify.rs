@@ -3,6 +3,7 @@
 use tantalum::{Device, UNIT_BYTES};
 
 use super::context::Context;
+use super::placement::ENDURANCE_GROUP;
 use crate::blocks::BlockSpace;
 use crate::controller::{ControllerKind, QUEUE_ENTRIES, VERSION};
 use crate::errors::ERROR_ENTRIES;
@@ -49,6 +50,7 @@ pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Fa
         | cns::ACTIVE_NAMESPACES_OF_SET
         | cns::ALLOCATED_NAMESPACES
         | cns::ALLOCATED_NAMESPACES_OF_SET => namespace_list(context, command)?,
+        cns::ENDURANCE_GROUPS => endurance_groups(command),
         cns::CONTROLLERS_OF_NAMESPACE | cns::CONTROLLERS => controller_list(context, command)?,
         cns::NAMESPACE
         | cns::ALLOCATED_NAMESPACE
@@ -97,6 +99,15 @@ fn namespace_list(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>
     let mut list: Vec<u8> = listed.flat_map(u32::to_le_bytes).collect();
     list.resize(IDENTIFY_BYTES, 0);
     Ok(list)
+}
+
+/// A list of endurance groups from the one on that the command names. Their number comes first.
+fn endurance_groups(command: &Submission) -> Vec<u8> {
+    let from = command.dword(11) & 0xffff;
+    let listed: &[u16] = if from <= ENDURANCE_GROUP.into() { &[1, ENDURANCE_GROUP] } else { &[0] };
+    let mut list: Vec<u8> = listed.iter().copied().flat_map(u16::to_le_bytes).collect();
+    list.resize(IDENTIFY_BYTES, 0);
+    list
 }
 
 /// A list of controllers from the one on that the command names: those that have its namespace, or all. Their number comes first.
@@ -204,8 +215,12 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.temperatures = [343.into(), 353.into()];
     // block erase; units are always deallocated; nothing is written to them afterwards
     told.sanitize = (1 << 1 | 1 << 29 | 1 << 30).into();
-    // Format, Namespace Management and Attachment
-    told.admin_commands = (1 << 1 | 1 << 3).into();
+    // Format, Namespace Management and Attachment, and Directives where one is of use
+    let has_handles = subsystem.placement.is_some();
+    told.admin_commands = (1 << 1 | 1 << 3 | u16::from(has_handles) << 5).into();
+    // endurance groups, and flexible data placement
+    told.attributes = (told.attributes.get() | 1 << 4 | u32::from(has_handles) << 19).into();
+    told.endurance_groups = ENDURANCE_GROUP.into();
     told.submission_bytes = 6 << 4 | 6;
     told.completion_bytes = 4 << 4 | 4;
     // Compare, Dataset Management, Write Zeroes, Timestamp, Verify, Copy
@@ -243,6 +258,7 @@ fn any_block_namespace(device: &Device, space: &BlockSpace) -> Namespace {
     told.features = 1 << 1 | 1 << 4;
     // deallocated blocks read as zeros, and Write Zeroes deallocates
     told.deallocate = 1 | 1 << 3;
+    told.endurance_group = ENDURANCE_GROUP.into();
     let unit = (space.per_unit() - 1) as u16;
     let Whole { blocks, boundary } = written_whole(device, space);
     told.atomic = [blocks.into(), blocks.into(), 0.into()];
@@ -312,6 +328,7 @@ fn common_namespace(subsystem: &Subsystem, is_shared: bool) -> CommonNamespace {
     let mut told: CommonNamespace = empty();
     told.sharing = is_shared.into();
     told.attributes = is_write_protected(&device).into();
+    told.endurance_group = ENDURANCE_GROUP.into();
     told.status = is_ready(&device).into();
     told
 }
@@ -342,6 +359,7 @@ fn key_value_namespace(subsystem: &Subsystem, namespace: u32) -> KeyValueNamespa
     told.size = (limits.capacity_units * UNIT_BYTES as u64).into();
     told.sharing = 1;
     told.attributes = is_write_protected(&device).into();
+    told.endurance_group = ENDURANCE_GROUP.into();
     told.guid = guid(subsystem, namespace.into());
     told.eui64 = eui64(subsystem, namespace.into());
     told.formats[0].key_bytes = (limits.key_value.key_bytes as u16).into();

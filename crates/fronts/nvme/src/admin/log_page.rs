@@ -3,18 +3,19 @@
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
-use tantalum::{COMMANDS, Effect, UNIT_BYTES};
+use tantalum::{COMMANDS, Effect, Smart, UNIT_BYTES};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
 use super::context::Context;
-use super::features::{self, is_of_namespace};
+use super::features::{self, is_of_group, is_of_namespace};
+use super::placement;
 use super::sanitize;
 use crate::controller::{ControllerKind, QUEUE_ENTRIES};
 use crate::events::critical_warning;
 use crate::failure::Failure;
 use crate::io::TRANSFER_BYTES;
-use crate::namespaces::ALL_NAMESPACES;
+use crate::namespaces::{ALL_NAMESPACES, Table};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::identify::{command_set, empty};
@@ -23,13 +24,14 @@ use crate::wire::opcode::{admin, key_value, nvm, program, vendor};
 use crate::wire::text;
 
 /// Log pages of a controller with namespaces.
-const PAGES: [u8; 8] = [
+const PAGES: [u8; 9] = [
     id::SUPPORTED,
     id::ERRORS,
     id::SMART,
     id::FIRMWARE,
     id::CHANGED_NAMESPACES,
     id::EFFECTS,
+    id::ENDURANCE_GROUP,
     id::FEATURES,
     id::SANITIZE,
 ];
@@ -45,6 +47,10 @@ const NVM_COMMANDS: [(u8, bool); 8] = [
     (nvm::VERIFY, false),
     (nvm::COPY, true),
 ];
+
+/// I/O commands about reclaim unit handles, on a drive that has some.
+const HANDLE_COMMANDS: [(u8, bool); 2] =
+    [(nvm::IO_MANAGEMENT_RECEIVE, false), (nvm::IO_MANAGEMENT_SEND, false)];
 
 /// Commands about programs in the drive, and whether they change anything.
 const PROGRAM_COMMANDS: [(u8, bool); 9] = [
@@ -109,17 +115,26 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
         };
     }
     match page {
-        id::SUPPORTED => Ok(supported(&PAGES)),
+        id::SUPPORTED => Ok(supported(&pages(subsystem))),
         id::ERRORS => Ok(subsystem.errors.page()),
         id::SMART if !matches!(command.namespace.get(), 0 | ALL_NAMESPACES) => Err(Failure::INVALID_FIELD),
         id::SMART => Ok(smart(subsystem)),
         id::FIRMWARE => Ok(firmware()),
         id::CHANGED_NAMESPACES => Ok(changed_namespaces(context)),
-        id::EFFECTS => commands(context, command).map(|commands| effects(&commands)),
+        id::EFFECTS => commands(context, command)
+            .map(|commands| effects(&commands, context.subsystem.placement.is_some())),
         id::FEATURES => Ok(feature_effects(subsystem)),
+        id::ENDURANCE_GROUP => placement::check_group(command).map(|()| endurance_group(subsystem)),
+        page if placement::PAGES.contains(&page) => placement::page(context, command),
         id::SANITIZE => Ok(sanitize::status(subsystem.namespaces.sanitize()).as_bytes().to_vec()),
         _ => Err(Failure::INVALID_LOG_PAGE),
     }
+}
+
+/// The log pages of controllers with namespaces.
+fn pages(subsystem: &Subsystem) -> Vec<u8> {
+    let of_handles: &[u8] = if subsystem.placement.is_some() { &placement::PAGES } else { &[] };
+    PAGES.iter().chain(of_handles).copied().collect()
 }
 
 /// Those that changed for the controller; if they are more than the log has room for, it says only that.
@@ -148,10 +163,12 @@ fn smart(subsystem: &Subsystem) -> Vec<u8> {
     let counters = &smart.counters;
     let mut log: page::Smart = empty();
     log.critical_warning = critical_warning;
+    // the drive is one endurance group, whose warnings have the same bits
+    log.group_warning = critical_warning;
     log.temperature = TEMPERATURE.into();
     log.available_spare = smart.available_spare_percent;
     log.spare_threshold = smart.available_spare_threshold_percent;
-    log.percentage_used = (smart.erase_count_mean * 100.0 / f64::from(endurance.max(1))).min(255.0) as u8;
+    log.percentage_used = percentage_used(&smart, endurance);
     let thousands = |units: u64| -> [U64; 2] { low((units * (UNIT_BYTES as u64 / 512)).div_ceil(1000)) };
     log.data_read = thousands(counters.host_units_read);
     log.data_written = thousands(counters.host_units_written);
@@ -163,6 +180,39 @@ fn smart(subsystem: &Subsystem) -> Vec<u8> {
     log.unsafe_shutdowns = low(counters.unsafe_shutdowns);
     log.media_errors = low(counters.uncorrectable_reads);
     log.error_entries = low(subsystem.errors.count());
+    log.as_bytes().to_vec()
+}
+
+fn percentage_used(smart: &Smart, endurance: u32) -> u8 {
+    (smart.erase_count_mean * 100.0 / f64::from(endurance.max(1))).min(255.0) as u8
+}
+
+/// The only endurance group: the whole drive.
+fn endurance_group(subsystem: &Subsystem) -> Vec<u8> {
+    let unallocated = subsystem.namespaces.with_table(Table::free);
+    let device = subsystem.queue.drive().lock();
+    let (smart, profile) = (device.smart(), device.profile());
+    let counters = &smart.counters;
+    let geometry = profile.geometry().expect("a drive has a shape");
+    let billions = |units: u64| low((u128::from(units) * UNIT_BYTES as u128).div_ceil(1_000_000_000) as u64);
+    let bytes = |units: u64| low(units * UNIT_BYTES as u64);
+    let flash_units = u64::from(geometry.blocks()) * u64::from(geometry.units_per_block());
+    let mut log: page::EnduranceGroup = empty();
+    log.critical_warning = critical_warning(&device);
+    log.features = 1;
+    log.available_spare = smart.available_spare_percent;
+    log.spare_threshold = smart.available_spare_threshold_percent;
+    log.percentage_used = percentage_used(&smart, profile.flash.endurance_cycles);
+    log.endurance = billions(flash_units * u64::from(profile.flash.endurance_cycles));
+    log.data_read = billions(counters.host_units_read);
+    log.data_written = billions(counters.host_units_written);
+    log.media_written = billions(counters.flash_units.total());
+    log.host_reads = low(subsystem.counts.reads.load(Ordering::Relaxed));
+    log.host_writes = low(subsystem.counts.writes.load(Ordering::Relaxed));
+    log.media_errors = low(counters.uncorrectable_reads);
+    log.error_entries = low(subsystem.errors.count());
+    log.capacity = bytes(device.limits().capacity_units);
+    log.unallocated = bytes(unallocated.into());
     log.as_bytes().to_vec()
 }
 
@@ -186,6 +236,10 @@ fn commands(context: &Context<'_>, command: &Submission) -> Result<Vec<(u8, bool
         false => command_set::NVM,
     };
     let programs: &[(u8, bool)] = if context.subsystem.programs.is_some() { &PROGRAM_COMMANDS } else { &[] };
+    let of_handles: &[(u8, bool)] = match (set, context.subsystem.placement) {
+        (command_set::NVM, Some(_)) => &HANDLE_COMMANDS,
+        _ => &[],
+    };
     let (standard, programs, takes_records): (&[(u8, bool)], _, _) = match set {
         command_set::NVM => (&NVM_COMMANDS, programs, false),
         command_set::KEY_VALUE => (&KEY_VALUE_COMMANDS, &[][..], true),
@@ -195,11 +249,11 @@ fn commands(context: &Context<'_>, command: &Submission) -> Result<Vec<(u8, bool
         COMMANDS.iter().filter_map(|info| Some((info.vendor_opcode?, info.effect == Effect::Changes)));
     // one of the commands for vendors is for a namespace with records
     let vendor = vendor.filter(|(opcode, _)| (*opcode == vendor::PUT) == takes_records);
-    Ok(standard.iter().chain(programs).copied().chain(vendor).collect())
+    Ok(standard.iter().chain(of_handles).chain(programs).copied().chain(vendor).collect())
 }
 
 /// Four bytes for each admin command, then for each I/O command.
-fn effects(commands: &[(u8, bool)]) -> Vec<u8> {
+fn effects(commands: &[(u8, bool)], has_directives: bool) -> Vec<u8> {
     let mut log = vec![0; 4096];
     let mut tell = |at: usize, effects: u32| log[at * 4..at * 4 + 4].copy_from_slice(&effects.to_le_bytes());
     for opcode in [
@@ -212,6 +266,10 @@ fn effects(commands: &[(u8, bool)]) -> Vec<u8> {
         admin::KEEP_ALIVE,
     ] {
         tell(opcode.into(), effect::SUPPORTED);
+    }
+    if has_directives {
+        tell(admin::DIRECTIVE_SEND.into(), effect::SUPPORTED);
+        tell(admin::DIRECTIVE_RECEIVE.into(), effect::SUPPORTED);
     }
     // nobody else sends commands to the namespace meanwhile
     let formats = effect::CHANGES_CONTENT | effect::CHANGES_CAPABILITIES | effect::ALONE;
@@ -238,7 +296,11 @@ fn effects(commands: &[(u8, bool)]) -> Vec<u8> {
 fn feature_effects(subsystem: &Subsystem) -> Vec<u8> {
     let mut log = vec![0; 1024];
     for feature in features::features(subsystem) {
-        let scope = if is_of_namespace(feature) { effect::OF_NAMESPACE } else { effect::OF_CONTROLLER };
+        let scope = match feature {
+            feature if is_of_namespace(feature) => effect::OF_NAMESPACE,
+            feature if is_of_group(feature) => effect::OF_GROUP,
+            _ => effect::OF_CONTROLLER,
+        };
         let effects = effect::SUPPORTED | scope;
         log[usize::from(feature) * 4..usize::from(feature) * 4 + 4].copy_from_slice(&effects.to_le_bytes());
     }

@@ -2,10 +2,12 @@
 //! answered here.
 
 mod context;
+mod directives;
 pub mod features;
 pub mod identify;
 pub mod log_page;
 mod namespaces;
+pub mod placement;
 mod sanitize;
 
 pub use context::Context;
@@ -40,6 +42,8 @@ pub fn transfer(command: &Submission, kind: ControllerKind) -> Result<Transfer, 
         admin::GET_FEATURES => features::given(command),
         admin::NAMESPACE_MANAGEMENT => Ok(namespaces::managed(command)),
         admin::NAMESPACE_ATTACHMENT => Ok(namespaces::attached()),
+        admin::DIRECTIVE_RECEIVE => directives::received(command),
+        admin::DIRECTIVE_SEND => Ok(Transfer::None),
         admin::ABORT | admin::ASYNC_EVENT | admin::KEEP_ALIVE | admin::FORMAT | admin::SANITIZE => {
             Ok(Transfer::None)
         }
@@ -62,6 +66,8 @@ pub fn answer(context: &Context<'_>, command: &Submission, data: &[u8]) -> Resul
         admin::GET_FEATURES => features::get(context, command),
         admin::NAMESPACE_MANAGEMENT => namespaces::manage(context, command, data),
         admin::NAMESPACE_ATTACHMENT => namespaces::attach(context, command, data),
+        admin::DIRECTIVE_RECEIVE => directives::receive(context, command),
+        admin::DIRECTIVE_SEND => directives::send(context, command),
         admin::SANITIZE => sanitize::sanitize(context, command),
         admin::FORMAT => namespaces::format(context, command),
         admin::KEEP_ALIVE => Ok(Answer::default()),

@@ -45,7 +45,13 @@ struct Created {
     reserved4: [u8; 4],
     set: U16,
     endurance_group: U16,
-    reserved5: [u8; 3992],
+    reserved5: [u8; 288],
+    /// Placement handles (`NPHNDLS`); 0 leaves the choice of one reclaim unit handle to the drive.
+    placement_handles: U16,
+    reserved6: [u8; 118],
+    /// The reclaim unit handle of each.
+    handles: [U16; 128],
+    reserved7: [u8; 3328],
 }
 
 const _: () = assert!(size_of::<Created>() == DATA_BYTES as usize, "it is as long as its data");
@@ -89,10 +95,15 @@ fn create(subsystem: &Subsystem, command: &Submission, data: &[u8]) -> Result<An
     if asked.capacity.get() != asked.blocks.get() {
         return Err(Failure::NO_THIN_PROVISIONING);
     }
+    let handles = match usize::from(asked.placement_handles.get()) {
+        0 => None,
+        count => Some(asked.handles.get(..count).ok_or(Failure::PLACEMENT_HANDLES)?),
+    };
     let new = NewNamespace {
         blocks: asked.blocks.get(),
         format: asked.format & 0xf | asked.format >> 1 & 0x30,
         is_shared: asked.sharing & 1 == 1,
+        handles: handles.map(|handles| handles.iter().map(|handle| handle.get()).collect()),
     };
     let ticket = subsystem.queue.answers().ticket();
     let created = subsystem.namespaces.create(&subsystem.queue, &new)?;
@@ -140,6 +151,7 @@ pub fn format(context: &Context<'_>, command: &Submission) -> Result<Answer, Fai
         return Err(if is_record { Failure::INVALID_FORMAT } else { Failure::INVALID_NAMESPACE });
     }
     let is_named = |entry: &Entry| number == ALL_NAMESPACES || entry.number == number;
+    namespaces.with_table(|table| table.check_format(format, is_named))?;
     let pending = |entry: &Entry| match is_named(entry) {
         true => Pending::Format { format, erases: erase == 1 },
         false => entry.pending,
@@ -262,5 +274,6 @@ mod tests {
     fn fields_are_where_the_standard_has_them() {
         assert_eq!((offset_of!(Created, format), offset_of!(Created, sharing)), (26, 30));
         assert_eq!((offset_of!(Created, access_group), offset_of!(Created, set)), (92, 100));
+        assert_eq!((offset_of!(Created, placement_handles), offset_of!(Created, handles)), (392, 512));
     }
 }

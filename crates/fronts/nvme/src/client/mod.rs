@@ -4,6 +4,7 @@
 mod attach;
 mod authenticate;
 mod commands;
+mod placement;
 mod wire;
 
 use std::collections::VecDeque;
@@ -18,6 +19,7 @@ use crate::wire::pdu::{Initialize, kind};
 
 pub use authenticate::{Answered, Authenticated, Credentials, refusal};
 pub use commands::{block_command, command, fabrics};
+pub use placement::{group_log, handle_status, handle_update, placed};
 
 /// Timeout for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);

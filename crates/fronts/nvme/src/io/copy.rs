@@ -1,5 +1,6 @@
 //! Copy (NVM, section 3.2.2): the drive shares what it can, as the standard leaves the method of copying open. The rest is
-//! read and written: parts of units, ranges that are not aligned to units, and overlapping ranges.
+//! read and written: parts of units, ranges that are not aligned to units, and overlapping ranges. So is everything that is to be placed
+//! with a certain reclaim unit handle, because what is shared stays where it lies.
 
 use tantalum::{Lpn, ShareRange, UNIT_BYTES};
 use tantalum_drive::{Request, When};
@@ -7,6 +8,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::part::Part;
+use super::placed::Placed;
 use super::read;
 use super::transfer::TRANSFER_BYTES;
 use super::work::{Force, Worked};
@@ -62,7 +64,7 @@ pub fn sources_of(data: &[u8]) -> Option<Vec<(u64, u64)>> {
 
 /// Copies ranges, one after the other, to consecutive blocks starting at `to`. If one fails, the completion says how
 /// many were copied.
-pub fn copy(part: Part<'_>, when: When, to: u64, data: &[u8], force: Force) -> Worked {
+pub fn copy(part: Part<'_>, when: When, to: u64, data: &[u8], force: Force, placed: Placed) -> Worked {
     let space = part.space;
     let sources = sources_of(data).ok_or(Failure::INVALID_FIELD)?.into_iter();
     let sources = sources.map(|(first, count)| space.blocks(first, count as u32));
@@ -75,7 +77,7 @@ pub fn copy(part: Part<'_>, when: When, to: u64, data: &[u8], force: Force) -> W
     let (first, mut to, mut done_ns) = (to, to, 0);
     for (copied, &source) in sources.iter().enumerate() {
         let target = Blocks { first: to, count: source.count };
-        let ended = copy_range(part, when, source, target);
+        let ended = copy_range(part, when, source, target, placed);
         let (_, range_ns) = ended.map_err(|failure| failure.with_result(copied as u64))?;
         done_ns = done_ns.max(range_ns);
         to += u64::from(source.count);
@@ -89,13 +91,13 @@ pub fn copy(part: Part<'_>, when: When, to: u64, data: &[u8], force: Force) -> W
     flush_if(force, part, when, done_ns)
 }
 
-fn copy_range(part: Part<'_>, when: When, source: Blocks, target: Blocks) -> Worked {
+fn copy_range(part: Part<'_>, when: When, source: Blocks, target: Blocks, placed: Placed) -> Worked {
     let (from, onto) = (part.space.units(source), part.space.units(target));
-    if from.are_whole() && onto.are_whole() && !overlap(from, onto) {
-        return share(part, when, from, onto);
+    if !placed.is_named() && from.are_whole() && onto.are_whole() && !overlap(from, onto) {
+        return share(part, when, from, onto, placed);
     }
     let (answer, read_ns) = read::read(part, when, source, Vec::new())?;
-    let (answer, written_ns) = write(part, when, target, answer.data, Force(false))
+    let (answer, written_ns) = write(part, when, target, answer.data, Force(false), placed)
         .map(|(_, written_ns)| (Default::default(), written_ns))?;
     Ok((answer, written_ns.max(read_ns)))
 }
@@ -105,13 +107,13 @@ fn overlap(from: Units, onto: Units) -> bool {
 }
 
 /// Shares runs of mapped units, and deallocates where the source is unmapped.
-fn share(part: Part<'_>, when: When, from: Units, onto: Units) -> Worked {
+fn share(part: Part<'_>, when: When, from: Units, onto: Units, placed: Placed) -> Worked {
     let (mut at, mut done_ns) = (0, 0);
     while at < from.count {
         let (src, dst) = (Lpn(from.first.0 + at), Lpn(onto.first.0 + at));
         let (units, is_mapped) = run(part, src, from.count - at)?;
         let reply = match is_mapped {
-            true => share_or_write(part, when, ShareRange { dst, src, units })?,
+            true => share_or_write(part, when, ShareRange { dst, src, units }, placed)?,
             false => part.perform(Request::Trim { lpn: dst, units }, when)?.done_ns,
         };
         done_ns = done_ns.max(reply);
@@ -132,12 +134,17 @@ fn run(part: Part<'_>, first: Lpn, most: u32) -> Result<(u32, bool), Failure> {
 }
 
 /// The drive may have no room for another owner; another client may have unmapped a unit meanwhile.
-fn share_or_write(part: Part<'_>, when: When, range: ShareRange) -> Result<u64, Failure> {
+fn share_or_write(
+    part: Part<'_>,
+    when: When,
+    range: ShareRange,
+    Placed { handle, .. }: Placed,
+) -> Result<u64, Failure> {
     match part.perform(Request::Share { ranges: vec![range], deferred: true }, when) {
         Err(Failure::OVER_LIMIT | Failure::UNMAPPED) => {
             let mut data = vec![0; range.units as usize * UNIT_BYTES];
             let read = part.read(range.src, &mut data, when)?;
-            let written = part.write(range.dst, &data, false, when)?;
+            let written = part.write(range.dst, &data, false, handle, when)?;
             Ok(written.done_ns.max(read.done_ns))
         }
         shared => Ok(shared?.done_ns),

@@ -5,8 +5,10 @@
 
 pub(crate) mod copy;
 pub(crate) mod deallocate;
+pub mod handles;
 pub mod key_value;
 mod part;
+mod placed;
 mod read;
 mod read_modify_write;
 mod transfer;
@@ -16,9 +18,11 @@ mod write;
 
 use std::sync::atomic::Ordering;
 
+use tantalum::Handle;
 use tantalum_drive::When;
 
 pub use copy::{COPY_BLOCKS_BYTES, COPY_RANGES};
+pub use placed::Placed;
 pub use transfer::{TRANSFER_BYTES, TRANSFER_LIMIT_LOG2, Transfer};
 pub use work::{Force, Worked};
 
@@ -29,6 +33,7 @@ use crate::namespaces::{ALL_NAMESPACES, Target, View};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::opcode::nvm;
+use handles::HandleCommand;
 use key_value::KeyValueCommand;
 use part::Part;
 use vendor::VendorCommand;
@@ -41,17 +46,19 @@ pub enum IoCommand {
     /// Blocks are read.
     Read(Blocks),
     /// Blocks are written.
-    Write(Blocks, Force),
+    Write(Blocks, Force, Placed),
     /// Compares blocks with what the host sends.
     Compare(Blocks),
     /// Makes blocks read as zeros.
-    WriteZeroes(Blocks, Force),
+    WriteZeroes(Blocks, Force, Placed),
     /// Reads blocks without returning them.
     Verify(Blocks),
     /// Deallocates ranges: their number, and whether the host requests deallocation or only hints at its use of them.
     Deallocate(u32, bool),
     /// Copies ranges to consecutive blocks: the first block, and the number of ranges.
-    Copy(u64, u32, Force),
+    Copy(u64, u32, Force, Placed),
+    /// About reclaim unit handles.
+    Handles(HandleCommand),
     /// About records.
     KeyValue(KeyValueCommand),
     /// Beyond the standard.
@@ -64,7 +71,7 @@ pub enum Direction {
     /// Data go to the host.
     ToHost,
     /// Data come from the host.
-    FromHost(Force),
+    FromHost(Force, Placed),
 }
 
 /// Bits of dword 12.
@@ -78,7 +85,11 @@ impl IoCommand {
     pub fn decode(command: &Submission, view: &View) -> Result<(Target, IoCommand), Failure> {
         let namespace = command.namespace.get();
         if let Some(target) = view.blocks(namespace) {
-            return Ok((*target, IoCommand::decode_blocks(command, &target.space)?));
+            if HandleCommand::is_one(command) && view.drive_handles() == 0 {
+                return Err(Failure::INVALID_OPCODE);
+            }
+            let decoded = IoCommand::decode_blocks(command, &target.space)?;
+            return Ok((*target, decoded.within(view.handles(namespace), view.drive_handles())?));
         }
         let is_flush = command.opcode == nvm::FLUSH;
         let decoded = match view.key_value(namespace) {
@@ -88,6 +99,23 @@ impl IoCommand {
             None => return Err(Failure::INVALID_NAMESPACE),
         };
         Ok((*view.records(), decoded))
+    }
+
+    /// The same for a namespace with these reclaim unit handles, on a drive with so many.
+    fn within(self, handles: &[Handle], drive: u32) -> Result<IoCommand, Failure> {
+        match self {
+            IoCommand::Write(blocks, force, placed) => {
+                Ok(IoCommand::Write(blocks, force, placed.within(handles)?))
+            }
+            IoCommand::WriteZeroes(blocks, force, placed) => {
+                Ok(IoCommand::WriteZeroes(blocks, force, placed.within(handles)?))
+            }
+            IoCommand::Copy(to, ranges, force, placed) => {
+                Ok(IoCommand::Copy(to, ranges, force, placed.within(handles)?))
+            }
+            IoCommand::Handles(command) => command.check(drive).map(|()| self),
+            _ => Ok(self),
+        }
     }
 
     /// Reads the fields of a command for a namespace with these blocks.
@@ -102,17 +130,23 @@ impl IoCommand {
         let decoded = match command.opcode {
             nvm::FLUSH => IoCommand::Flush,
             nvm::READ => IoCommand::Read(transferred()?),
-            nvm::WRITE if command.dword(12) >> 20 & 0xf != 0 => return Err(Failure::INVALID_FIELD),
-            nvm::WRITE => IoCommand::Write(transferred()?, force),
+            nvm::WRITE => {
+                let placed = Placed::of(command, 0xf)?;
+                IoCommand::Write(transferred()?, force, placed)
+            }
             nvm::COMPARE => IoCommand::Compare(transferred()?),
-            nvm::WRITE_ZEROES => IoCommand::WriteZeroes(blocks()?, force),
+            // bit 23 is about all blocks of the namespace, and not offered
+            nvm::WRITE_ZEROES => IoCommand::WriteZeroes(blocks()?, force, Placed::of(command, 7)?),
             nvm::VERIFY => IoCommand::Verify(blocks()?),
             nvm::DATASET_MANAGEMENT => {
                 IoCommand::Deallocate((command.dword(10) & 0xff) + 1, command.bit(11, 2))
             }
             nvm::COPY => {
                 let (first, ranges) = copy::decode(command)?;
-                IoCommand::Copy(first, ranges, force)
+                IoCommand::Copy(first, ranges, force, Placed::of(command, 0xf)?)
+            }
+            nvm::IO_MANAGEMENT_RECEIVE | nvm::IO_MANAGEMENT_SEND => {
+                IoCommand::Handles(HandleCommand::decode(command)?)
             }
             0x80..=0xff => IoCommand::Vendor(VendorCommand::decode(command)?),
             _ => return Err(Failure::INVALID_OPCODE),
@@ -125,11 +159,12 @@ impl IoCommand {
         match *self {
             IoCommand::Flush | IoCommand::WriteZeroes(..) | IoCommand::Verify(_) => Transfer::None,
             IoCommand::Read(blocks) => Transfer::ToHost(space.bytes(blocks.count) as u32),
-            IoCommand::Write(blocks, _) | IoCommand::Compare(blocks) => {
+            IoCommand::Write(blocks, ..) | IoCommand::Compare(blocks) => {
                 Transfer::FromHost(space.bytes(blocks.count) as u32)
             }
             IoCommand::Deallocate(ranges, _) => Transfer::FromHost(ranges * deallocate::RANGE_BYTES),
-            IoCommand::Copy(_, ranges, _) => Transfer::FromHost(ranges * copy::RANGE_BYTES),
+            IoCommand::Copy(_, ranges, ..) => Transfer::FromHost(ranges * copy::RANGE_BYTES),
+            IoCommand::Handles(command) => command.transfer(),
             IoCommand::KeyValue(command) => command.transfer(),
             IoCommand::Vendor(command) => command.transfer(),
         }
@@ -145,14 +180,28 @@ impl IoCommand {
         };
     }
 
+    /// Tells of a placement identifier that its namespace does not have.
+    pub fn tell_unknown_identifier(&self, subsystem: &Subsystem, target: &Target) {
+        let (IoCommand::Write(_, _, placed)
+        | IoCommand::WriteZeroes(_, _, placed)
+        | IoCommand::Copy(_, _, _, placed)) = self
+        else {
+            return;
+        };
+        if let (Some(identifier), Some(handle)) = (placed.unknown(), placed.handle) {
+            let drive = subsystem.queue.drive();
+            subsystem.namespaces.tell_unknown_identifier(drive, target, identifier, handle);
+        }
+    }
+
     /// The units and the direction, if it is a read, or a write of whole units: these may be issued together.
     pub fn access(&self, subsystem: &Subsystem, space: &BlockSpace) -> Option<(Units, Direction)> {
         match *self {
             IoCommand::Read(blocks) => Some((space.units(blocks), Direction::ToHost)),
-            IoCommand::Write(blocks, fua) => {
+            IoCommand::Write(blocks, fua, placed) => {
                 let force = Force(fua.0 || subsystem.is_write_through());
                 let units = space.units(blocks);
-                units.are_whole().then_some((units, Direction::FromHost(force)))
+                units.are_whole().then_some((units, Direction::FromHost(force, placed)))
             }
             _ => None,
         }
@@ -177,14 +226,19 @@ impl IoCommand {
         let worked = match self {
             IoCommand::Flush => write::flush(subsystem.queue.drive(), when),
             IoCommand::Read(blocks) => read::read(part, when, blocks, data),
-            IoCommand::Write(blocks, fua) => write::write(part, when, blocks, data, force(fua)),
+            IoCommand::Write(blocks, fua, placed) => {
+                write::write(part, when, blocks, data, force(fua), placed)
+            }
             IoCommand::Compare(blocks) => read::compare(part, when, blocks, &data),
-            IoCommand::WriteZeroes(blocks, fua) => write::write_zeroes(part, when, blocks, force(fua)),
+            IoCommand::WriteZeroes(blocks, fua, placed) => {
+                write::write_zeroes(part, when, blocks, force(fua), placed)
+            }
             IoCommand::Verify(blocks) => read::verify(part, when, blocks),
             IoCommand::Deallocate(_, is_wanted) => {
                 deallocate::deallocate(part, when, &data, is_wanted, force(Force(false)))
             }
-            IoCommand::Copy(to, _, fua) => copy::copy(part, when, to, &data, force(fua)),
+            IoCommand::Copy(to, _, fua, placed) => copy::copy(part, when, to, &data, force(fua), placed),
+            IoCommand::Handles(command) => command.work(part, target, namespaces, when, &data),
             IoCommand::KeyValue(command) => command.work(part, namespaces, when, data),
             IoCommand::Vendor(command) => command.work(part, target, namespaces, when, data),
         };
@@ -235,7 +289,7 @@ mod tests {
         let space = BlockSpace::new(4096, 1024);
         let view = View::undivided(space, Vec::new());
         let (_, write) = IoCommand::decode(&command(nvm::WRITE, [5, 0, 1 << 30, 0, 0, 0]), &view).unwrap();
-        assert_eq!(write, IoCommand::Write(Blocks { first: 5, count: 1 }, Force(true)));
+        assert_eq!(write, IoCommand::Write(Blocks { first: 5, count: 1 }, Force(true), Placed::default()));
         let trim = command(nvm::DATASET_MANAGEMENT, [255, 4, 0, 0, 0, 0]);
         let (_, trim) = IoCommand::decode(&trim, &view).unwrap();
         assert_eq!(

@@ -1,6 +1,6 @@
 //! The drive as a command may use it: through its namespace's right, which is checked each time that the drive is locked.
 
-use tantalum::{Completion, Lpn, Reply, Request};
+use tantalum::{Completion, Handle, Lpn, Reply, Request};
 use tantalum_drive::{DeviceGuard, Drive, Fence, Transfer, When};
 
 use crate::blocks::BlockSpace;
@@ -51,9 +51,16 @@ impl<'a> Part<'a> {
         self.transfer(Transfer::read(lpn, data), when)
     }
 
-    /// [`Drive::write`].
-    pub fn write(&self, lpn: Lpn, data: &[u8], fua: bool, when: When) -> Result<Completion, Failure> {
-        self.transfer(Transfer::write(lpn, data, fua), when)
+    /// [`Drive::write`], with a reclaim unit handle.
+    pub fn write(
+        &self,
+        lpn: Lpn,
+        data: &[u8],
+        fua: bool,
+        handle: Option<Handle>,
+        when: When,
+    ) -> Result<Completion, Failure> {
+        self.transfer(Transfer::write(lpn, data, fua).placed(handle), when)
     }
 
     fn transfer<'b>(&self, transfer: Transfer<'b>, when: When) -> Result<Completion, Failure>

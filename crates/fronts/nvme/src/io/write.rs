@@ -1,9 +1,10 @@
 //! Write, Write Zeroes, Flush.
 
-use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
+use tantalum::{Command, Handle, Lpn, Nanoseconds, UNIT_BYTES};
 use tantalum_drive::{DeviceGuard, Drive, Request, When};
 
 use super::part::Part;
+use super::placed::Placed;
 use super::read_modify_write::surround;
 use super::work::{Force, Worked};
 use crate::blocks::{Blocks, Units};
@@ -23,28 +24,41 @@ pub fn flush_if(force: Force, part: Part<'_>, when: When, done_ns: Nanoseconds) 
 }
 
 /// Writes new data to blocks.
-pub fn write(part: Part<'_>, when: When, blocks: Blocks, data: Vec<u8>, Force(fua): Force) -> Worked {
+pub fn write(
+    part: Part<'_>,
+    when: When,
+    blocks: Blocks,
+    data: Vec<u8>,
+    Force(fua): Force,
+    Placed { handle, .. }: Placed,
+) -> Worked {
     let units = part.space.units(blocks);
     if units.are_whole() {
-        let completion = part.write(units.first, &data, fua, when)?;
+        let completion = part.write(units.first, &data, fua, handle, when)?;
         return Ok((Answer::spare(data), completion.done_ns));
     }
     let mut buffer = vec![0; units.bytes()];
     buffer[units.before..units.before + data.len()].copy_from_slice(&data);
     let mut device = part.lock()?;
     let read_ns = surround(&mut device, when, units, &mut buffer)?;
-    let write = Command::Write { lpn: units.first, data: &buffer, fua, handle: None };
+    let write = Command::Write { lpn: units.first, data: &buffer, fua, handle };
     let completion = device.issue_or_share(write, when)?;
     Ok((Answer::spare(data), completion.done_ns.max(read_ns)))
 }
 
 /// Makes blocks read as zeros. Whole units are deallocated.
-pub fn write_zeroes(part: Part<'_>, when: When, blocks: Blocks, force: Force) -> Worked {
+pub fn write_zeroes(
+    part: Part<'_>,
+    when: When,
+    blocks: Blocks,
+    force: Force,
+    Placed { handle, .. }: Placed,
+) -> Worked {
     let units = part.space.units(blocks);
     let mut device = part.lock()?;
     let mut done_ns = 0;
     for edge in edges(units) {
-        let written_ns = zero_edge(&mut device, when, edge)?;
+        let written_ns = zero_edge(&mut device, when, edge, handle)?;
         done_ns = done_ns.max(written_ns);
     }
     let (lpn, count) = units.whole();
@@ -67,11 +81,16 @@ fn edges(units: Units) -> impl Iterator<Item = Units> {
     first.into_iter().chain(second)
 }
 
-fn zero_edge(device: &mut DeviceGuard<'_>, when: When, edge: Units) -> Result<Nanoseconds, Failure> {
+fn zero_edge(
+    device: &mut DeviceGuard<'_>,
+    when: When,
+    edge: Units,
+    handle: Option<Handle>,
+) -> Result<Nanoseconds, Failure> {
     let mut unit = [0; UNIT_BYTES];
     let read_ns = surround(device, when, edge, &mut unit)?;
     let completion =
-        device.issue(Command::Write { lpn: edge.first, data: &unit, fua: false, handle: None }, when)?;
+        device.issue(Command::Write { lpn: edge.first, data: &unit, fua: false, handle }, when)?;
     Ok(completion.done_ns.max(read_ns))
 }
 
@@ -108,7 +127,7 @@ mod tests {
                     let data = vec![byte; blocks.count as usize * 512];
                     let at_ns = drive.lock().time_ns();
                     let part = Part::new(&drive, Fence::new(&fences, 0), &space);
-                    write(part, at_ns.into(), blocks, data, Force(fua)).is_ok()
+                    write(part, at_ns.into(), blocks, data, Force(fua), Placed::default()).is_ok()
                 };
                 assert!(write_blocks(Blocks { first: 0, count: 512 }, 1, true));
                 drive.lock().cut_after(Some(operations));

@@ -16,6 +16,8 @@
 //! drive never uses a number again, they never meet.
 
 mod changes;
+mod handles;
+mod placement_log;
 mod sanitize;
 mod stored;
 mod table;
@@ -29,12 +31,15 @@ use tantalum::{Device, NamespaceId};
 use tantalum_drive::{Drive, Fence, Fences};
 
 pub use changes::Change;
+pub use handles::{DriveHandles, Handles};
+pub use placement_log::{Recorded, event_kinds};
 pub use stored::TableError;
 pub use table::{Attached, Entry, FORMATS, NewNamespace, Pending, SLOTS, Sanitize, SanitizeState, Table};
 pub use view::{Target, View};
 
 use crate::controller::Controller;
 use crate::failure::Failure;
+use placement_log::PlacementLog;
 use stored::Storage;
 
 /// The namespace with the drive's blocks, if it was never divided.
@@ -69,6 +74,7 @@ pub struct Namespaces {
 struct State {
     table: Table,
     storage: Storage,
+    placement: PlacementLog,
 }
 
 impl Namespaces {
@@ -82,7 +88,7 @@ impl Namespaces {
         let namespaces = Namespaces {
             key_value,
             highest: highest.into(),
-            state: Mutex::new(State { table, storage }),
+            state: Mutex::new(State { table, storage, placement: PlacementLog::default() }),
             version: AtomicU64::new(0),
             parts: std::array::from_fn(|_| Fences::default()),
             sanitizer: Mutex::default(),
@@ -102,7 +108,7 @@ impl Namespaces {
         let mut state = self.lock();
         let mut device = drive.lock();
         let (table, storage) = stored::load(&mut device, block_bytes)?;
-        *state = State { table, storage };
+        *state = State { table, storage, placement: PlacementLog::default() };
         self.parts.iter().for_each(|part| part.withdraw(&device));
         self.highest.store(highest_of(device.last_namespace()), Ordering::Relaxed);
         self.transactions.lock().clear();

@@ -12,6 +12,7 @@ use tantalum_drive::Queue;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::handles::{self, Handles};
 use super::table::{Attached, Entry, FORMATS, HOSTS, HostId, Pending, SLOTS, Sanitize, SanitizeState, Table};
 use crate::failure::Failure;
 
@@ -123,6 +124,8 @@ fn entry_of(stored: &StoredEntry) -> Option<Entry> {
             others: stored.others != 0,
             except: stored.except.get(..usize::from(stored.hosts))?.to_vec(),
         },
+        // they are stored elsewhere
+        handles: Handles::default(),
         pending: match stored.pending {
             0 => Pending::Nothing,
             1 => Pending::Delete,
@@ -188,16 +191,28 @@ fn format_of(block_bytes: u32) -> u8 {
 /// Reads the table of a drive. One that has none has namespace 1, with blocks of this size.
 pub(super) fn load(device: &mut Device, block_bytes: u32) -> Result<(Table, Storage), TableError> {
     let drive_units = device.limits().capacity_units as u32;
-    let undivided = Table::undivided(drive_units, format_of(block_bytes));
+    let drive_handles = device.profile().fdp.map_or(0, |fdp| fdp.handles);
+    let undivided = Table::undivided(drive_units, format_of(block_bytes)).with_handles(drive_handles);
     // others are left of a change that power cut short
     let Some(namespace) = device.private_namespaces().into_iter().min() else {
         return Ok((undivided, Storage::default()));
     };
-    let (storage, at_ns) = (Storage { namespace: Some(namespace) }, device.time_ns());
-    let mut value = Vec::new();
-    match device.submit(Command::KvGet { namespace, key: key(), value: &mut value }, at_ns) {
-        Ok(_) => decode(&value, drive_units).map(|table| (table, storage)).ok_or(TableError::Damaged),
-        Err(Status::NoSuchKey { .. }) => Ok((undivided, storage)),
+    let storage = Storage { namespace: Some(namespace) };
+    let Some(value) = read(device, namespace, key())? else { return Ok((undivided, storage)) };
+    let table = decode(&value, drive_units).map(|table| table.with_handles(drive_handles));
+    let table = match read(device, namespace, handles::key())? {
+        Some(value) => table.and_then(|table| handles::add(table, &value)),
+        None => table,
+    };
+    table.map(|table| (table, storage)).ok_or(TableError::Damaged)
+}
+
+/// The value of a record, if there is one.
+fn read(device: &mut Device, namespace: NamespaceId, key: Key) -> Result<Option<Vec<u8>>, TableError> {
+    let (mut value, at_ns) = (Vec::new(), device.time_ns());
+    match device.submit(Command::KvGet { namespace, key, value: &mut value }, at_ns) {
+        Ok(_) => Ok(Some(value)),
+        Err(Status::NoSuchKey { .. }) => Ok(None),
         Err(status) => Err(TableError::Read(status)),
     }
 }
@@ -206,14 +221,18 @@ impl Storage {
     /// Stores a table. Returns when it is durable. If that fails, the stored one is the one before.
     pub fn store(&mut self, queue: &Queue, table: &Table) -> Result<Nanoseconds, Failure> {
         let namespace = self.namespace(queue)?;
-        let value = encode(table);
+        let (value, handles) = (encode(table), handles::encode(table));
         debug_assert_eq!(
-            decode(&value, table.drive_units).as_ref(),
-            Some(table),
-            "it would be read otherwise"
+            again(&value, handles.as_deref(), table),
+            Some(table.clone()),
+            "as it would be read"
         );
-        let record = KvRecord { namespace, key: key(), value: Some(&value) };
-        let put = Command::KvPut { records: &[record] };
+        let record = |key, value| KvRecord { namespace, key, value: Some(value) };
+        let records: Vec<KvRecord<'_>> = [record(key(), &value)]
+            .into_iter()
+            .chain(handles.as_deref().map(|value| record(handles::key(), value)))
+            .collect();
+        let put = Command::KvPut { records: &records };
         let when = queue.answers().when(0);
         Ok(queue.drive().lock().issue(put, when)?.done_ns)
     }
@@ -241,6 +260,12 @@ impl Storage {
     }
 }
 
+/// What would be read instead of a table.
+fn again(value: &[u8], handles: Option<&[u8]>, table: &Table) -> Option<Table> {
+    let read = decode(value, table.drive_units)?.with_handles(table.handles.count);
+    handles.map_or(Some(read.clone()), |value| handles::add(read, value))
+}
+
 fn create(queue: &Queue) -> Result<NamespaceId, Failure> {
     let attributes = NamespaceAttributes { is_private: true, ..NamespaceAttributes::default() };
     let when = queue.answers().when(0);
@@ -262,9 +287,11 @@ mod tests {
         table.sanitize = Sanitize { state: SanitizeState::Failed, dword: 10 };
         table.entry_mut(0).unwrap().units = 400;
         table.entry_mut(0).unwrap().attached.except = vec![[7; 16]; HOSTS];
-        let slot = table.add(&NewNamespace { blocks: 80, format: 1, is_shared: false }, 5).unwrap();
+        let slot =
+            table.add(&NewNamespace { blocks: 80, format: 1, is_shared: false, handles: None }, 5).unwrap();
         table.entry_mut(slot).unwrap().pending = Pending::Format { format: 0, erases: true };
-        let slot = table.add(&NewNamespace { blocks: 300, format: 0, is_shared: true }, 9).unwrap();
+        let slot =
+            table.add(&NewNamespace { blocks: 300, format: 0, is_shared: true, handles: None }, 9).unwrap();
         table.entry_mut(slot).unwrap().pending = Pending::Delete;
         table
     }

@@ -3,6 +3,7 @@
 use tantalum::UNIT_BYTES;
 
 use super::BLOCK_NAMESPACE;
+use super::handles::{DriveHandles, Handles};
 use crate::blocks::BlockSpace;
 use crate::failure::Failure;
 
@@ -60,12 +61,14 @@ pub struct Entry {
     pub made: u32,
     /// Where it is attached.
     pub attached: Attached,
+    /// Its reclaim unit handles.
+    pub handles: Handles,
     /// What is still to be done with it.
     pub pending: Pending,
 }
 
 /// What a host asks of a new namespace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewNamespace {
     /// Blocks (`NSZE`).
     pub blocks: u64,
@@ -73,6 +76,8 @@ pub struct NewNamespace {
     pub format: u8,
     /// Whether several controllers may have it at once.
     pub is_shared: bool,
+    /// The drive's reclaim unit handles by placement handle; without, the drive chooses one if it has any.
+    pub handles: Option<Vec<u16>>,
 }
 
 /// What became of the last Sanitize.
@@ -118,6 +123,8 @@ pub struct Table {
     pub made: u32,
     /// The last Sanitize.
     pub sanitize: Sanitize,
+    /// The drive's reclaim unit handles.
+    pub handles: DriveHandles,
     slots: [Option<Entry>; SLOTS],
 }
 
@@ -170,6 +177,7 @@ impl Table {
             is_shared: true,
             made: 0,
             attached: Attached { others: true, except: Vec::new() },
+            handles: Handles::default(),
             pending: Pending::Nothing,
         });
         Table { slots, ..Table::empty(drive_units, 0) }
@@ -177,7 +185,8 @@ impl Table {
 
     /// A table without namespaces.
     pub fn empty(drive_units: u32, made: u32) -> Table {
-        Table { drive_units, made, sanitize: Sanitize::default(), slots: [const { None }; SLOTS] }
+        let (sanitize, handles) = (Sanitize::default(), DriveHandles::new(0));
+        Table { drive_units, made, sanitize, handles, slots: [const { None }; SLOTS] }
     }
 
     /// All entries with their slots.
@@ -215,11 +224,15 @@ impl Table {
         self.gaps().into_iter().map(|(_, units)| units).max().unwrap_or(0)
     }
 
+    /// Units that no namespace has.
+    pub fn free(&self) -> u32 {
+        self.gaps().into_iter().map(|(_, units)| units).sum()
+    }
+
     /// Adds a namespace with this number. Returns its slot.
     ///
     /// # Errors
-    /// A size of nothing, an unknown format, no slot, or no piece that is large enough; the failure then says how many bytes it would
-    /// take.
+    /// A size of nothing, an unknown format, no slot, handles that it cannot have, or no piece that is large enough.
     pub fn add(&mut self, new: &NewNamespace, number: u32) -> Result<usize, Failure> {
         let block_bytes = FORMATS.get(usize::from(new.format)).ok_or(Failure::INVALID_FORMAT)?;
         let bytes = u128::from(new.blocks) * u128::from(*block_bytes);
@@ -228,6 +241,7 @@ impl Table {
             return Err(Failure::INVALID_FIELD);
         }
         let slot = self.slots.iter().position(Option::is_none).ok_or(Failure::NO_NAMESPACE_ID)?;
+        let handles = self.handles_for(new.handles.as_deref(), new.format)?;
         let fitting = self.gaps().into_iter().filter(|(_, free)| u128::from(*free) >= units);
         let (first, _) = fitting.min_by_key(|(_, free)| *free).ok_or(Failure::INSUFFICIENT_CAPACITY)?;
         self.made += 1;
@@ -239,6 +253,7 @@ impl Table {
             is_shared: new.is_shared,
             made: self.made,
             attached: Attached::default(),
+            handles,
             pending: Pending::Nothing,
         });
         Ok(slot)
@@ -276,7 +291,8 @@ impl Table {
             };
             usize::from(format) < FORMATS.len() && entry.number != 0 && is_once(entry.number)
         };
-        is_apart && from <= self.drive_units.into() && self.entries().all(|(_, entry)| is_possible(entry))
+        let fits = is_apart && from <= self.drive_units.into();
+        fits && self.has_sound_handles() && self.entries().all(|(_, entry)| is_possible(entry))
     }
 }
 
@@ -285,7 +301,7 @@ mod tests {
     use super::*;
 
     fn new(units: u64) -> NewNamespace {
-        NewNamespace { blocks: units, format: 0, is_shared: true }
+        NewNamespace { blocks: units, format: 0, is_shared: true, handles: None }
     }
 
     #[test]
@@ -303,7 +319,7 @@ mod tests {
         assert_eq!(table.entry(slot).map(|entry| (entry.first, entry.units, entry.made)), Some((50, 15, 6)));
         assert_eq!(table.add(&new(31), 8), Err(Failure::INSUFFICIENT_CAPACITY));
         assert!(table.is_sound());
-        let blocks = |blocks, format| NewNamespace { blocks, format, is_shared: false };
+        let blocks = |blocks, format| NewNamespace { blocks, format, is_shared: false, handles: None };
         assert_eq!(table.add(&blocks(8, 2), 9), Err(Failure::INVALID_FORMAT));
         assert_eq!(table.add(&blocks(0, 0), 9), Err(Failure::INVALID_FIELD));
         assert_eq!(table.add(&blocks(12, 1), 9), Err(Failure::INVALID_FIELD), "half a unit");

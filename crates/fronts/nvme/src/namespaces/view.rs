@@ -1,8 +1,8 @@
 //! What one controller sees of the namespaces, and the namespace of a command.
 
-use tantalum::NamespaceId;
+use tantalum::{Handle, NamespaceId};
 
-use super::table::{Sanitize, Table};
+use super::table::{Entry, Sanitize, Table};
 use super::{RECORDS, namespace_of};
 use crate::blocks::BlockSpace;
 use crate::failure::Failure;
@@ -24,6 +24,10 @@ pub struct View {
     version: u64,
     /// Block namespaces by number.
     blocks: Vec<(u32, Target)>,
+    /// Their reclaim unit handles.
+    handles: Vec<Vec<Handle>>,
+    /// How many the drive has.
+    drive_handles: u32,
     key_value: Vec<NamespaceId>,
     records: Target,
     sanitize: Sanitize,
@@ -39,10 +43,13 @@ impl View {
         right: impl Fn(usize) -> u64,
     ) -> View {
         let target = |slot: usize, space| Target { space, slot: slot as u8, right: right(slot) };
-        let blocks = table.entries().filter(|(slot, entry)| attached >> slot & 1 == 1 && entry.is_usable());
+        let has = |slot: usize, entry: &Entry| attached >> slot & 1 == 1 && entry.is_usable();
+        let blocks = || table.entries().filter(|(slot, entry)| has(*slot, entry));
         View {
             version,
-            blocks: blocks.map(|(slot, entry)| (entry.number, target(slot, entry.space()))).collect(),
+            handles: blocks().map(|(_, entry)| entry.handles.list().to_vec()).collect(),
+            drive_handles: table.handles.count,
+            blocks: blocks().map(|(slot, entry)| (entry.number, target(slot, entry.space()))).collect(),
             key_value: key_value.to_vec(),
             records: target(RECORDS, BlockSpace::NONE),
             sanitize: table.sanitize,
@@ -60,7 +67,8 @@ impl View {
         let target = |slot: usize, space| Target { space, slot: slot as u8, right: 0 };
         let blocks = vec![(super::BLOCK_NAMESPACE, target(0, space))];
         let records = target(RECORDS, BlockSpace::NONE);
-        View { version: 0, blocks, key_value, records, sanitize: Sanitize::default() }
+        let (handles, sanitize) = (vec![Vec::new()], Sanitize::default());
+        View { version: 0, blocks, handles, drive_handles: 0, key_value, records, sanitize }
     }
 
     /// Of nothing, and older than any other.
@@ -78,6 +86,18 @@ impl View {
     #[inline]
     pub fn blocks(&self, number: u32) -> Option<&Target> {
         self.blocks.iter().find(|(there, _)| *there == number).map(|(_, target)| target)
+    }
+
+    /// The reclaim unit handles of the block namespace with this number, by placement handle; none on a drive without.
+    #[inline]
+    pub fn handles(&self, number: u32) -> &[Handle] {
+        let at = self.blocks.iter().position(|(there, _)| *there == number);
+        at.and_then(|at| self.handles.get(at)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Reclaim unit handles of the drive.
+    pub fn drive_handles(&self) -> u32 {
+        self.drive_handles
     }
 
     /// The namespace with records that has this number.

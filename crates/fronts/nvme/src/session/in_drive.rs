@@ -110,6 +110,7 @@ impl InDrive {
         if let Some(tape) = &self.subsystem.tape {
             record(tape, io, &target.space, &data, self.subsystem.is_write_through());
         }
+        io.tell_unknown_identifier(&self.subsystem, &target);
         let kind = match io.access(&self.subsystem, &target.space) {
             Some((units, direction)) => Kind::Access(units, direction),
             None => Kind::Other(io),
@@ -278,14 +279,14 @@ impl Queued {
                 self.data.resize(units.bytes(), 0);
                 Transfer::read(units.first, &mut self.data)
             }
-            Direction::FromHost(fua) => {
+            Direction::FromHost(fua, placed) => {
                 let (bytes, id) = (self.data.len(), self.id);
                 assert_eq!(
                     bytes,
                     units.bytes(),
                     "command {id} writes {units:?} with other bytes than they have"
                 );
-                Transfer::write(units.first, &self.data, fua.0)
+                Transfer::write(units.first, &self.data, fua.0).placed(placed.handle)
             }
         };
         Some(transfer.within(namespaces.fence(&self.target)))

@@ -45,7 +45,7 @@ pub fn change_of(command: IoCommand, space: &BlockSpace, data: &[u8]) -> Option<
     let plain =
         |spots: Vec<(Spot, Content)>, Force(is_durable)| Change { spots, is_durable, ..Change::default() };
     match command {
-        IoCommand::Write(blocks, force) => {
+        IoCommand::Write(blocks, force, _) => {
             let sums = data.chunks_exact(block_bytes).map(|block| Content::Is(sum_of(block)));
             let spots: Vec<(Spot, Content)> = (blocks.first..).map(Spot::Block).zip(sums).collect();
             debug_assert_eq!(
@@ -55,7 +55,7 @@ pub fn change_of(command: IoCommand, space: &BlockSpace, data: &[u8]) -> Option<
             );
             Some(plain(spots, force))
         }
-        IoCommand::WriteZeroes(blocks, force) => {
+        IoCommand::WriteZeroes(blocks, force, _) => {
             Some(plain(zeros(blocks.first, blocks.count.into()).collect(), force))
         }
         IoCommand::Deallocate(_, true) => {
@@ -63,7 +63,7 @@ pub fn change_of(command: IoCommand, space: &BlockSpace, data: &[u8]) -> Option<
             let spots = ranges.into_iter().flat_map(|(first, count)| zeros(first, count)).collect();
             Some(plain(spots, Force(false)))
         }
-        IoCommand::Copy(to, _, force) => {
+        IoCommand::Copy(to, _, force, _) => {
             let sources = copy::sources_of(data)?;
             let from = sources.into_iter().flat_map(|(first, count)| first..first + count);
             let spots =
@@ -76,6 +76,7 @@ pub fn change_of(command: IoCommand, space: &BlockSpace, data: &[u8]) -> Option<
         | IoCommand::Read(_)
         | IoCommand::Compare(_)
         | IoCommand::Verify(_)
+        | IoCommand::Handles(_)
         | IoCommand::Deallocate(_, false) => None,
     }
 }

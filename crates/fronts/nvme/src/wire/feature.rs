@@ -22,5 +22,9 @@ pub const TIMESTAMP: u8 = 0x0e;
 pub const KEEP_ALIVE: u8 = 0x0f;
 /// Host behaviour.
 pub const HOST_BEHAVIOUR: u8 = 0x16;
+/// Flexible data placement.
+pub const DATA_PLACEMENT: u8 = 0x1d;
+/// Events of flexible data placement.
+pub const PLACEMENT_EVENTS: u8 = 0x1e;
 /// Host identifier.
 pub const HOST: u8 = 0x81;

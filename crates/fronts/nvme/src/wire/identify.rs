@@ -28,6 +28,8 @@ pub mod cns {
     pub const ALLOCATED_NAMESPACES: u8 = 0x10;
     /// A namespace that exists, attached or not.
     pub const ALLOCATED_NAMESPACE: u8 = 0x11;
+    /// Endurance groups.
+    pub const ENDURANCE_GROUPS: u8 = 0x19;
     /// Controllers that have a namespace.
     pub const CONTROLLERS_OF_NAMESPACE: u8 = 0x12;
     /// Controllers of the subsystem.
@@ -127,7 +129,10 @@ pub struct Controller {
     reserved5: [u8; 6],
     /// Kinds of Sanitize (`SANICAP`).
     pub sanitize: U32,
-    reserved10: [u8; 180],
+    reserved10: [u8; 8],
+    /// The highest endurance group (`ENDGIDMAX`).
+    pub endurance_groups: U16,
+    reserved11: [u8; 170],
     /// Sizes of submission queue entries (`SQES`).
     pub submission_bytes: u8,
     /// Sizes of completion queue entries (`CQES`).
@@ -232,7 +237,9 @@ pub struct Namespace {
     reserved3: [u8; 3],
     /// Bit 0: write protected (`NSATTR`).
     pub attributes: u8,
-    reserved4: [u8; 4],
+    reserved4: [u8; 2],
+    /// `ENDGID`.
+    pub endurance_group: U16,
     /// `NGUID`.
     pub guid: [u8; 16],
     /// `EUI64`.
@@ -280,7 +287,9 @@ pub struct CommonNamespace {
     reserved: [u8; 6],
     /// Bit 0: write protected (`NSATTR`).
     pub attributes: u8,
-    reserved2: [u8; 5],
+    reserved2: [u8; 3],
+    /// `ENDGID`.
+    pub endurance_group: U16,
     /// Bit 0: ready (`NSTAT`).
     pub status: u8,
     reserved3: [u8; 4081],
@@ -304,7 +313,9 @@ pub struct KeyValueNamespace {
     reserved2: [u8; 16],
     /// Bit 0: write protected (`NSATTR`).
     pub attributes: u8,
-    reserved3: [u8; 4],
+    reserved3: [u8; 2],
+    /// `ENDGID`.
+    pub endurance_group: U16,
     /// `NGUID`.
     pub guid: [u8; 16],
     /// `EUI64`.
@@ -358,6 +369,7 @@ mod tests {
         assert_eq!(offset_of!(Controller, capacity), 280);
         assert_eq!(offset_of!(Controller, keep_alive), 320);
         assert_eq!(offset_of!(Controller, sanitize), 328);
+        assert_eq!(offset_of!(Controller, endurance_groups), 340);
         assert_eq!(offset_of!(Controller, submission_bytes), 512);
         assert_eq!(offset_of!(Controller, write_cache), 525);
         assert_eq!(offset_of!(Controller, sgl), 536);
@@ -373,13 +385,19 @@ mod tests {
         assert_eq!(offset_of!(Namespace, copy_ranges), 80);
         assert_eq!(offset_of!(Namespace, access_group), 92);
         assert_eq!(offset_of!(Namespace, attributes), 99);
-        assert_eq!(offset_of!(Namespace, guid), 104);
+        assert_eq!((offset_of!(Namespace, endurance_group), offset_of!(Namespace, guid)), (102, 104));
         assert_eq!(offset_of!(Namespace, block_formats), 128);
         assert_eq!((size_of::<NvmController>(), size_of::<CommonNamespace>()), (4096, 4096));
-        assert_eq!(offset_of!(CommonNamespace, status), 14);
+        assert_eq!(
+            (offset_of!(CommonNamespace, endurance_group), offset_of!(CommonNamespace, status)),
+            (12, 14)
+        );
         assert_eq!(size_of::<KeyValueNamespace>(), IDENTIFY_BYTES);
         assert_eq!(offset_of!(KeyValueNamespace, attributes), 43);
-        assert_eq!(offset_of!(KeyValueNamespace, guid), 48);
+        assert_eq!(
+            (offset_of!(KeyValueNamespace, endurance_group), offset_of!(KeyValueNamespace, guid)),
+            (46, 48)
+        );
         assert_eq!(offset_of!(KeyValueNamespace, formats), 72);
     }
 }

@@ -17,8 +17,18 @@ pub mod id {
     pub const CHANGED_NAMESPACES: u8 = 0x04;
     /// Commands and their effects.
     pub const EFFECTS: u8 = 0x05;
+    /// The health of an endurance group.
+    pub const ENDURANCE_GROUP: u8 = 0x09;
     /// The supported features.
     pub const FEATURES: u8 = 0x12;
+    /// Configurations of flexible data placement.
+    pub const PLACEMENT_CONFIGURATIONS: u8 = 0x20;
+    /// Which reclaim unit handles namespaces have.
+    pub const HANDLE_USAGE: u8 = 0x21;
+    /// Bytes written and erased with flexible data placement.
+    pub const PLACEMENT_STATISTICS: u8 = 0x22;
+    /// Events of flexible data placement.
+    pub const PLACEMENT_EVENTS: u8 = 0x23;
     /// What became of the last Sanitize.
     pub const SANITIZE: u8 = 0x81;
     /// Where subsystems are.
@@ -91,6 +101,47 @@ pub struct Smart {
     pub error_entries: [U64; 2],
     /// Temperatures and their times.
     rest: [u8; 320],
+}
+
+/// The health of an endurance group (Base 2.1, section 5.1.12.1.10).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct EnduranceGroup {
+    /// As in [`Smart`].
+    pub critical_warning: u8,
+    /// Bit 0: media units are told.
+    pub features: u8,
+    reserved: u8,
+    /// Percent.
+    pub available_spare: u8,
+    /// Percent.
+    pub spare_threshold: u8,
+    /// Percent of the rated endurance, at most 255.
+    pub percentage_used: u8,
+    /// The domain; 0 for none.
+    pub domain: U16,
+    reserved2: [u8; 24],
+    /// What could be written in its life if nothing were written more than once, in units of 10^9 bytes, rounded up.
+    pub endurance: [U64; 2],
+    /// In units of 10^9 bytes, rounded up.
+    pub data_read: [U64; 2],
+    /// By hosts, in units of 10^9 bytes, rounded up.
+    pub data_written: [U64; 2],
+    /// To flash, in units of 10^9 bytes, rounded up.
+    pub media_written: [U64; 2],
+    /// Commands.
+    pub host_reads: [U64; 2],
+    /// Commands.
+    pub host_writes: [U64; 2],
+    /// Reads that found data uncorrectable.
+    pub media_errors: [U64; 2],
+    /// Total entries of the error log so far.
+    pub error_entries: [U64; 2],
+    /// Bytes.
+    pub capacity: [U64; 2],
+    /// Bytes of no namespace.
+    pub unallocated: [U64; 2],
+    reserved3: [u8; 320],
 }
 
 /// What became of the last Sanitize (Base, figure 269).
@@ -178,6 +229,8 @@ pub mod effect {
     pub const OF_NAMESPACE: u32 = 1 << 20;
     /// Concerns the controller.
     pub const OF_CONTROLLER: u32 = 1 << 21;
+    /// Concerns the endurance group.
+    pub const OF_GROUP: u32 = 1 << 23;
 }
 
 #[cfg(test)]
@@ -193,6 +246,11 @@ mod tests {
         assert_eq!(size_of::<Smart>(), 512);
         assert_eq!((offset_of!(Smart, data_read), offset_of!(Smart, unsafe_shutdowns)), (32, 144));
         assert_eq!((offset_of!(Smart, temperature), offset_of!(Smart, power_cycles)), (1, 112));
+        assert_eq!((size_of::<EnduranceGroup>(), offset_of!(EnduranceGroup, endurance)), (512, 32));
+        assert_eq!(
+            (offset_of!(EnduranceGroup, media_written), offset_of!(EnduranceGroup, capacity)),
+            (80, 160)
+        );
         assert_eq!((size_of::<SanitizeStatus>(), offset_of!(SanitizeStatus, estimates)), (512, 8));
         assert_eq!(size_of::<DiscoveryEntry>(), 1024);
         assert_eq!(offset_of!(DiscoveryEntry, service), 32);

@@ -12,6 +12,7 @@ pub mod identify;
 pub mod log_page;
 pub mod opcode;
 pub mod pdu;
+pub mod placement;
 
 /// Text in a field of fixed size, padded with `pad`.
 pub fn text<const N: usize>(text: &str, pad: u8) -> [u8; N] {

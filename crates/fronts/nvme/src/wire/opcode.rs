@@ -14,6 +14,10 @@ pub mod admin {
     pub const GET_FEATURES: u8 = 0x0a;
     /// Asynchronous Event Request.
     pub const ASYNC_EVENT: u8 = 0x0c;
+    /// Directive Send.
+    pub const DIRECTIVE_SEND: u8 = 0x19;
+    /// Directive Receive.
+    pub const DIRECTIVE_RECEIVE: u8 = 0x1a;
     /// Sanitize.
     pub const SANITIZE: u8 = 0x84;
     /// Format NVM.
@@ -44,6 +48,10 @@ pub mod nvm {
     pub const VERIFY: u8 = 0x0c;
     /// Copy.
     pub const COPY: u8 = 0x19;
+    /// I/O Management Receive (Base, section 7.3).
+    pub const IO_MANAGEMENT_RECEIVE: u8 = 0x12;
+    /// I/O Management Send (Base, section 7.4).
+    pub const IO_MANAGEMENT_SEND: u8 = 0x1d;
 }
 
 /// Commands of the Key Value command set (KV, figure 9); Flush is the same.

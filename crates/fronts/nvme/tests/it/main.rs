@@ -15,6 +15,7 @@ mod host_failures;
 mod hostile;
 mod mixed_commands;
 mod namespaces;
+mod placement;
 mod power_cuts;
 mod programs;
 mod recording;

@@ -55,12 +55,14 @@ fn a_controller_enabled_with_wrong_entry_sizes_is_not_ready_until_it_is_reset() 
 
 #[test]
 fn the_controller_takes_host_identifiers_of_128_bits() {
-    for name in [names().subsystem, "nqn.2014-08.org.nvmexpress.discovery".to_owned()] {
+    // what has namespaces also has an endurance group
+    let discovery = "nqn.2014-08.org.nvmexpress.discovery".to_owned();
+    for (name, groups) in [(names().subsystem, 1 << 4), (discovery, 0)] {
         let server = serve(subsystem(4096));
         let names = tantalum_nvme::client::Names { subsystem: name, ..names() };
         let (mut client, _) = Client::admin(server.address(), Options::default(), &names, 0).unwrap();
         let told = identify(&mut client, 1, 0, 0).data;
-        assert_eq!(dword(&told, 96), 1 << 6 | 1, "CTRATT");
+        assert_eq!(dword(&told, 96), 1 << 6 | 1 | groups, "CTRATT");
     }
 }
 

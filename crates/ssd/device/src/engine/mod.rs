@@ -14,9 +14,7 @@ mod read;
 mod transaction;
 mod write;
 
-use tantalum_ftl::{
-    Ftl, FtlError, GivenBack, Handle, HostUnit, Lpn, PlacementEvent, Portion, Slack, TxId,
-};
+use tantalum_ftl::{Ftl, FtlError, GivenBack, Handle, HostUnit, Lpn, PlacementEvent, Portion, Slack, TxId};
 use tantalum_nand::{LostProgram, Nand, Nanoseconds, Operation, Slot, UNIT_BYTES};
 
 use cache::Cache;
