@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Generation, Hint, Lpn, METADATA_BYTES};
-use tantalum_nvme::client::{Client, Completed, block_command, command};
+use tantalum_nvme::client::{Client, Completed, block_command, command, placed};
 use tantalum_nvme::failure::Failure;
 use tantalum_nvme::io::vendor::{HintedPage, Range};
 use tantalum_nvme::wire::command::{Pointer, Submission, TRANSPORT};
@@ -63,6 +63,8 @@ struct Log {
 /// The host.
 pub struct Planned {
     number: u64,
+    /// Reclaim unit handles of the drive, with which it places what it writes.
+    handles: u16,
     rng: Xoshiro256PlusPlus,
     /// The last value that it gave to anything.
     last: u64,
@@ -79,9 +81,10 @@ pub struct Planned {
 type Drawn = (Submission, Vec<u8>, u32);
 
 impl Planned {
-    pub fn new(number: u64, seed: u64) -> Planned {
+    pub fn new(number: u64, seed: u64, handles: u16) -> Planned {
         Planned {
             number,
+            handles,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed << 8 | 0x40 | number),
             last: 0,
             transaction: None,
@@ -226,6 +229,14 @@ impl Planned {
         unit.iter().copied().cycle().take(bytes.max(16)).collect()
     }
 
+    /// The same command, whose data are often placed with a handle: one of the drive's, or one that there is not.
+    fn place(&mut self, command: Submission) -> Submission {
+        match self.handles > 0 && self.rng.random_ratio(3, 4) {
+            true => placed(command, self.rng.random_range(0..=self.handles)),
+            false => command,
+        }
+    }
+
     fn draw(&mut self, kind: &'static str) -> Drawn {
         match kind {
             "write" | "forced" => {
@@ -234,11 +245,11 @@ impl Planned {
                 let mut write = block_command(nvm::WRITE, first, count as u32);
                 let forced = u32::from(kind == "forced") << 30;
                 write.dword10[2] = ((count as u32 - 1) | forced).into();
-                (write, data, 0)
+                (self.place(write), data, 0)
             }
             "zeroes" => {
                 let (first, count) = self.range(6);
-                (block_command(nvm::WRITE_ZEROES, first, count as u32), Vec::new(), 0)
+                (self.place(block_command(nvm::WRITE_ZEROES, first, count as u32)), Vec::new(), 0)
             }
             "deallocate" => self.deallocate(),
             "flush" => (block_command(nvm::FLUSH, 0, 1), Vec::new(), 0),
@@ -251,7 +262,7 @@ impl Planned {
                 let mut source = vec![0; 32];
                 source[8..16].copy_from_slice(&from.to_le_bytes());
                 source[16..20].copy_from_slice(&(count as u32 - 1).to_le_bytes());
-                (command(nvm::COPY, 1, [to as u32, 0, 0, 0, 0, 0]), source, 0)
+                (self.place(command(nvm::COPY, 1, [to as u32, 0, 0, 0, 0, 0])), source, 0)
             }
             "share" | "deferred share" => {
                 let (from, to, count) = self.two_ranges(5);

@@ -19,7 +19,7 @@ use crate::common::witness::number;
 use crate::common::{NQN, UNIT, names, serving, small};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Device, NamespaceAttributes, NamespaceId, Plp, Profile, check};
+use tantalum::{Device, FdpProfile, Isolation, NamespaceAttributes, NamespaceId, Plp, Profile, check};
 use tantalum_control::Control;
 use tantalum_drive::Pacing;
 use tantalum_nvme::client::{Client, Options, block_command};
@@ -61,12 +61,13 @@ struct Torture {
 }
 
 impl Torture {
-    fn new(seed: u64, drive: SocketAddr) -> Torture {
+    /// Of a drive with so many reclaim unit handles.
+    fn new(seed: u64, drive: SocketAddr, handles: u16) -> Torture {
         let tap = Tap::start(drive, NQN, UNIT).unwrap();
         tap.judge_reads();
         let proxy = Proxy::start(tap.address(), seed, BREAKS_AFTER);
         Torture {
-            hosts: (0..HOSTS).map(|number| Planned::new(number, seed)).collect(),
+            hosts: (0..HOSTS).map(|number| Planned::new(number, seed, handles)).collect(),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             tap,
             proxy,
@@ -185,7 +186,8 @@ fn under_power_cuts(image: &Path, profile: &Profile, seed: u64, cuts: u64) {
             }
         })
     });
-    let mut torture = Torture::new(seed, address);
+    let handles = profile.fdp.map_or(0, |fdp| fdp.handles as u16);
+    let mut torture = Torture::new(seed, address, handles);
     for cut in 0..cuts {
         torture.live(|rng, life| {
             life.wait_for(rng.random_range(20..300));
@@ -217,6 +219,10 @@ fn what_several_hosts_were_promised_survives_power_cuts() {
     under_power_cuts(&folder.path().join("drive.tant"), &small(), seed, cuts);
     let plp = Profile { capacity_bytes: 1 << 30, ..Profile::load("tlc-nvme-plp").unwrap() };
     under_power_cuts(&folder.path().join("plp.tant"), &plp, seed, cuts);
+    let isolation = Isolation::Persistently;
+    let placing =
+        Profile { capacity_bytes: 1 << 30, fdp: Some(FdpProfile { handles: 3, isolation }), ..small() };
+    under_power_cuts(&folder.path().join("placing.tant"), &placing, seed, cuts);
 }
 
 #[test]
@@ -227,7 +233,7 @@ fn what_several_hosts_were_promised_survives_kills_of_the_server() {
     let image = folder.path().join("drive.tant");
     create(&image, &small()).shutdown(0).unwrap();
     let (mut process, address) = Process::start(&image);
-    let mut torture = Torture::new(seed, address);
+    let mut torture = Torture::new(seed, address, 0);
     for kill in 0..kills {
         torture.live(|rng, life| {
             life.wait_for(rng.random_range(20..300));
