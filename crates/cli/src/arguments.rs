@@ -274,6 +274,10 @@ pub struct CreateOptions {
     #[arg(long, value_name = "SIZE")]
     pub atomic_write: Option<Size>,
 
+    /// Reclaim unit handles with which hosts place data, 1 to 128 [default: the profile's]
+    #[arg(long, value_name = "N")]
+    pub handles: Option<u32>,
+
     /// Age the drive: create a volume with a file of other data, and overwrite it at random until garbage collection is
     /// steady. A new drive has no garbage to collect, which flatters write-heavy programs
     #[arg(long)]
@@ -354,6 +358,11 @@ pub struct BenchOptions {
     /// Flash beyond the capacity, as a percentage of it [default: the profile's]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub over_provisioning_percent: Option<f64>,
+
+    /// With --pattern: give the drive N reclaim unit handles, 1 to 128, each for an equal part of its units [default: the
+    /// profile's]
+    #[arg(long, value_name = "N", conflicts_with = "nvme")]
+    pub handles: Option<u32>,
 
     /// With --pattern: number of operations to measure, each of one 4 KiB unit
     #[arg(long, value_name = "N", default_value_t = 2_000_000, conflicts_with = "nvme")]

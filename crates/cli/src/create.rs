@@ -11,7 +11,7 @@ use tantalum_volume::{FileId, MetadataChange, Volume};
 use tantalum_workloads::ageing::{Ageing, age, age_leaving, fill_leaving};
 
 use crate::arguments::CreateOptions;
-use crate::drive::{check, created, note_small_fill, promise_atomic_writes};
+use crate::drive::{check, created, give_handles, note_small_fill, promise_atomic_writes};
 use crate::failure::Failure;
 use crate::{baseline, interrupt, output};
 
@@ -26,6 +26,7 @@ pub fn run(options: &CreateOptions) -> Result<(), Failure> {
         check(&profile, "--index-dram")?;
     }
     promise_atomic_writes(&mut profile, options.atomic_write)?;
+    give_handles(&mut profile, options.handles)?;
     let path = &options.image;
     let device = created(path, &profile)?;
     let use_so_far = if options.aged || options.fill.is_some() {

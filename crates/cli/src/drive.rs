@@ -4,7 +4,8 @@ use std::path::Path;
 
 use clap::Args;
 use tantalum::{
-    Access, Device, DeviceError, Effective, FormatError, MediumError, Profile, Size, Status, UNIT_BYTES,
+    Access, Device, DeviceError, Effective, FdpProfile, FormatError, Isolation, MediumError, Profile, Size,
+    Status, UNIT_BYTES,
 };
 use tantalum_control::Control;
 use tantalum_ftl::LayoutError;
@@ -72,6 +73,10 @@ pub struct ImageOptions {
     /// Up to which size its writes are all or nothing, wherever they lie: 4KiB to 256KiB [default: the profile's]
     #[arg(long, value_name = "SIZE")]
     atomic_write: Option<Size>,
+
+    /// Reclaim unit handles with which hosts place data, 1 to 128 [default: the profile's]
+    #[arg(long, value_name = "N")]
+    handles: Option<u32>,
 }
 
 impl ImageOptions {
@@ -81,6 +86,7 @@ impl ImageOptions {
             ("--profile", self.profile.is_some()),
             ("--capacity", self.capacity.is_some()),
             ("--atomic-write", self.atomic_write.is_some()),
+            ("--handles", self.handles.is_some()),
         ];
         match options.into_iter().find(|(_, is_given)| *is_given && !self.create) {
             Some((option, _)) => Err(Failure::OptionOfNewDrives { option }),
@@ -105,6 +111,7 @@ impl ImageOptions {
         let profile = self.profile.clone().unwrap_or_else(|| "tlc-nvme".to_owned());
         let mut profile = ProfileOptions { profile, capacity: self.capacity }.load(None, None)?;
         promise_atomic_writes(&mut profile, self.atomic_write)?;
+        give_handles(&mut profile, self.handles)?;
         if path.exists() {
             return Err(Failure::CreateOfExisting { path: path.to_path_buf(), verb });
         }
@@ -193,6 +200,14 @@ pub fn promise_atomic_writes(profile: &mut Profile, size: Option<Size>) -> Resul
 fn promises(profile: &mut Profile, units: u64) -> bool {
     profile.limits.atomic_write_units = units.try_into().unwrap_or(u32::MAX);
     profile.validate().is_ok()
+}
+
+/// Gives a drive reclaim unit handles, if `--handles` says so; always kept apart, unless its profile isolates them in another way.
+pub fn give_handles(profile: &mut Profile, handles: Option<u32>) -> Result<(), Failure> {
+    let Some(handles) = handles else { return Ok(()) };
+    let isolation = profile.fdp.map_or(Isolation::Persistently, |fdp| fdp.isolation);
+    profile.fdp = Some(FdpProfile { handles, isolation });
+    check(profile, "--handles")
 }
 
 /// Checks a profile that an option has changed.

@@ -11,7 +11,7 @@ use tantalum_replay::{
 use tantalum_report::{Interrupted, check_place};
 use tantalum_workloads::bench::Condition;
 
-use crate::drive::{ProfileOptions, capacity_help, note_rounding};
+use crate::drive::{ProfileOptions, capacity_help, give_handles, note_rounding};
 use crate::failure::Failure;
 use crate::offer::OfferOptions;
 use crate::{interrupt, output};
@@ -86,6 +86,11 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub over_provisioning_percent: Option<f64>,
 
+    /// Give the drive N reclaim unit handles, 1 to 128: each of the trace's volumes is written with one, in turn [default: the
+    /// profile's]
+    #[arg(long, value_name = "N")]
+    pub handles: Option<u32>,
+
     /// First write every unit of the drive once
     #[arg(long, conflicts_with = "aged")]
     pub fill: bool,
@@ -146,6 +151,8 @@ fn settings(options: &ReplayOptions) -> Result<Settings, Failure> {
         (Some(speed), None) => Some(Pace::Open { speed }),
         (None, None) => None,
     };
+    let mut profile = options.drive.load(Some(CAPACITY), options.over_provisioning_percent)?;
+    give_handles(&mut profile, options.handles)?;
     Ok(Settings {
         load: Load::Trace(Source {
             path: options.trace.clone(),
@@ -156,7 +163,7 @@ fn settings(options: &ReplayOptions) -> Result<Settings, Failure> {
             volumes: options.volumes.clone(),
             most_requests: options.requests,
         }),
-        profile: options.drive.load(Some(CAPACITY), options.over_provisioning_percent)?,
+        profile,
         condition: match (options.fill, options.aged) {
             (_, true) => Condition::Aged,
             (true, false) => Condition::Filled,

@@ -160,6 +160,10 @@ fn text(report: &Report, before: Option<&Before>, load: &LoadOptions) -> String 
     shown.push('\n');
     shown.push_str(&counters(report, before).render());
     shown.push('\n');
+    if let Some(handles) = handles(report, before) {
+        shown.push_str(&handles.render());
+        shown.push('\n');
+    }
     shown.push_str(&life(report, before, load));
     shown.push('\n');
     shown.push_str(&latencies(report).render());
@@ -193,6 +197,34 @@ fn counters(report: &Report, before: Option<&Before>) -> Table {
         table.push(row);
     }
     table
+}
+
+/// The reclaim unit handles that were written with, of a drive that has some.
+fn handles(report: &Report, before: Option<&Before>) -> Option<Table> {
+    let mut columns = vec![
+        ("handle", Align::Left),
+        ("units written", Align::Right),
+        ("units programmed", Align::Right),
+        ("of these moved", Align::Right),
+        ("write amplification", Align::Right),
+    ];
+    columns.extend(before.map(|before| (before.since, Align::Right)));
+    let mut table = Table::new(&columns);
+    let handles = &report.drive().handles;
+    for handle in handles.iter().filter(|handle| handle.host_units_written > 0) {
+        let shown =
+            |amplification: Option<f64>| amplification.map_or_else(String::new, |of| format!("{of:.2}"));
+        let mut row = vec![
+            handle.handle.to_string(),
+            grouped(handle.host_units_written),
+            grouped(handle.flash_host_units + handle.flash_copies),
+            grouped(handle.flash_copies),
+            shown(handle.write_amplification),
+        ];
+        row.extend(before.map(|before| shown(before.write_amplification_of(handle))));
+        table.push(row);
+    }
+    (!handles.is_empty()).then_some(table)
 }
 
 /// How long the drive lasts: at the write amplification since the earlier report, if enough was written since.

@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use serde::de::DeserializeOwned;
 use tantalum::{Smart, UNIT_BYTES};
-use tantalum_control::DriveReport;
+use tantalum_control::{DriveReport, HandleReport};
 use tantalum_ftl::Counters;
 use tantalum_fuse::report::Report as Mounted;
 use tantalum_nvme::serve::Report as Served;
@@ -92,6 +92,13 @@ impl Before {
         let change = self.change(now);
         let records = change.counters.record_bytes_put / UNIT_BYTES as u64;
         (change.counters.host_units_written + records >= LEAST_UNITS).then(|| change.write_amplification())
+    }
+
+    /// The same of a reclaim unit handle.
+    pub fn write_amplification_of(&self, now: &HandleReport) -> Option<f64> {
+        let then = self.report.drive().handles.iter().find(|then| then.handle == now.handle)?;
+        let change = now.counters().since(&then.counters());
+        change.write_amplification().filter(|_| change.host_units_written >= LEAST_UNITS)
     }
 
     /// The drive's counters since then.

@@ -330,6 +330,25 @@ fn info_shows_what_was_written_with_each_handle() {
     profile_is_refused_with_numbers(&dir, profile);
 }
 
+#[test]
+fn handles_are_given_by_an_option_and_shown_by_stat() {
+    let dir = TempDir::new().unwrap();
+    let create = |name, handles| ["create", name, "--capacity", "256M", "--handles", handles, "--fill", "10"];
+    printed(tantalum(dir.path(), &create("d.tant", "2")));
+    let text = printed(tantalum(dir.path(), &["stat", "d.tant"]));
+    assert!(text.contains("units programmed  of these moved  write amplification"), "{text}");
+    let json = printed(tantalum(dir.path(), &["stat", "d.tant", "--json"]));
+    let stat: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let written = |handle: usize| stat["handles"][handle]["host_units_written"].as_u64().unwrap();
+    assert!(written(0) > 1000 && written(1) == 0, "{json}");
+    for handles in ["0", "129"] {
+        let message = refused(dir.path(), &create("e.tant", handles));
+        assert!(message.contains("--handles") && message.contains("1 to 128"), "{message}");
+    }
+    let message = refused(dir.path(), &["serve", "d.tant", "--handles", "2"]);
+    assert!(message.contains("--handles") && message.contains("--create"), "{message}");
+}
+
 /// More handles than the drive can afford.
 fn profile_is_refused_with_numbers(dir: &TempDir, profile: Profile) {
     let fdp = Some(FdpProfile { handles: 128, isolation: Isolation::Persistently });

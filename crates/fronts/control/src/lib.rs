@@ -19,5 +19,5 @@ pub use control::{Control, ControlError, EndWatch, Request, Response, Subject, s
 pub use ending::{End, Ended};
 pub use file_writes::{Count, FileWrites};
 pub use look::{BLOCK_CHARACTERS, LatencyCounts, Look, PIECE, Shape};
-pub use report::{DriveReport, Latencies, Latency};
+pub use report::{DriveReport, HandleReport, Latencies, Latency};
 pub use socket::{Socket, socket_path};

@@ -11,6 +11,8 @@ use tantalum::{BlockId, BlockState, BlockUse, Counters, Kind, RecoveryReport, Us
 
 use tantalum_drive::{DeviceGuard, Pacing, WeakDrive};
 
+use crate::report::HandleReport;
+
 /// Blocks examined before others may have the drive again.
 pub const PIECE: usize = 4096;
 
@@ -57,6 +59,9 @@ pub struct Look {
     /// share in use, where 0 is nothing and 63 everything, and three for the erase count. Empty once there is no drive to
     /// look at, because its power has failed for good.
     pub blocks: String,
+    /// Its reclaim unit handles; empty without power, and on a drive without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handles: Vec<HandleReport>,
     /// The longest time for which the drive was held, on this machine's clock.
     pub longest_hold_ns: u64,
 }
@@ -193,6 +198,7 @@ fn without_blocks(device: &DeviceGuard<'_>, image: PathBuf, time: Option<Pacing>
         recovery: *device.recovery(),
         latency: LatencyCounts::default(),
         blocks: String::new(),
+        handles: HandleReport::all(device),
         longest_hold_ns: 0,
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tantalum::{Device, Kind, Smart, Usage};
+use tantalum::{Device, HandleCounters, HandleState, Kind, Smart, Usage};
 
 use tantalum_drive::Pacing;
 
@@ -35,6 +35,54 @@ pub struct DriveReport {
     pub usage: Usage,
     /// Latencies of commands in device time, since the image was opened.
     pub latency: Latencies,
+    /// Its reclaim unit handles; empty without power, and on a drive without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handles: Vec<HandleReport>,
+}
+
+/// A reclaim unit handle. Units are of 4 KiB, and counted since the drive was created.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct HandleReport {
+    /// Which one.
+    pub handle: u8,
+    /// Units that still fit in its reclaim unit.
+    pub writable_units: u64,
+    /// Units that the host wrote with it.
+    pub host_units_written: u64,
+    /// Of these, units that were programmed.
+    pub flash_host_units: u64,
+    /// Units that were moved.
+    pub flash_copies: u64,
+    /// Units programmed for it over units that the host wrote; none before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_amplification: Option<f64>,
+}
+
+impl HandleReport {
+    /// The handles of a device, in order.
+    pub fn all(device: &Device) -> Vec<HandleReport> {
+        device.handles().iter().map(HandleReport::of).collect()
+    }
+
+    fn of(HandleState { handle, writable_units, counters }: &HandleState) -> HandleReport {
+        HandleReport {
+            handle: handle.0,
+            writable_units: *writable_units,
+            host_units_written: counters.host_units_written,
+            flash_host_units: counters.flash_host_units,
+            flash_copies: counters.flash_copies,
+            write_amplification: counters.write_amplification(),
+        }
+    }
+
+    /// The counters alone.
+    pub fn counters(&self) -> HandleCounters {
+        HandleCounters {
+            host_units_written: self.host_units_written,
+            flash_host_units: self.flash_host_units,
+            flash_copies: self.flash_copies,
+        }
+    }
 }
 
 /// Latencies of commands, by kind.
@@ -90,6 +138,7 @@ impl DriveReport {
                 flush: latency(Kind::Flush),
                 map: latency(Kind::Map),
             },
+            handles: HandleReport::all(device),
         }
     }
 }

@@ -155,7 +155,7 @@ impl Host {
             for (unit, number) in data.chunks_mut(UNIT_BYTES).zip(u64::from(lpn.0)..) {
                 unit[..8].copy_from_slice(&number.to_le_bytes());
             }
-            let written = device.submit(Command::Write { lpn, data, fua, handle: None }, at_ns);
+            let written = device.submit(Command::Write { lpn, data, fua, handle: job.handle }, at_ns);
             done_ns = done_ns.max(written.map_err(refused(job.line))?.done_ns);
         }
         self.end(&job, done_ns);

@@ -1,6 +1,6 @@
 //! A request of a trace on its way to the drive.
 
-use tantalum::{Nanoseconds, UNIT_BYTES};
+use tantalum::{Handle, Nanoseconds, UNIT_BYTES};
 
 use crate::placement::Piece;
 use crate::trace::Operation;
@@ -18,6 +18,8 @@ pub(crate) struct Job {
     pub bytes: u64,
     /// Where its bytes are on the drive.
     pub pieces: Vec<Piece>,
+    /// The reclaim unit handle of what it writes; none on a drive without.
+    pub handle: Option<Handle>,
 }
 
 /// Whether a request is aligned to units.

@@ -3,9 +3,9 @@
 use serde::Serialize;
 use tantalum::{Counters, Effective, Smart};
 use tantalum_report::{Figures, LatencyUs};
-use tantalum_workloads::Life;
 use tantalum_workloads::bench::Condition;
 use tantalum_workloads::binds::{self, Phase};
+use tantalum_workloads::{HandleCost, Life};
 
 use crate::error::ReplayError;
 use crate::load::Load;
@@ -44,6 +44,9 @@ pub struct Outcome {
     pub counters: Counters,
     /// Units to flash for each unit to the drive; `None` if nothing was written.
     pub amplification: Option<f64>,
+    /// What was written with each reclaim unit handle, on a drive that has some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub handles: Vec<HandleCost>,
     /// Erases of the drive's blocks.
     pub wear: Wear,
     /// The drive's lifetime at this rate.
@@ -173,6 +176,7 @@ pub(crate) struct Replayed {
     pub aged: Option<(f64, bool)>,
     pub before: Smart,
     pub after: Smart,
+    pub handles: Vec<HandleCost>,
     pub tally: Tally,
     pub phase: Phase,
     pub ended: Ended,
@@ -197,7 +201,7 @@ pub(crate) fn outcome(
     placement: &Placement,
     replayed: Replayed,
 ) -> Outcome {
-    let Replayed { pace, aged, before, after, tally, phase, ended } = replayed;
+    let Replayed { pace, aged, before, after, handles, tally, phase, ended } = replayed;
     let profile = &settings.profile;
     let counters = after.counters.since(&before.counters);
     let seconds = (tally.end_ns - tally.start_ns) as f64 / 1e9;
@@ -219,6 +223,7 @@ pub(crate) fn outcome(
         unaligned: unaligned(&tally),
         amplification: (counters.host_units_written > 0)
             .then(|| counters.flash_units.total() as f64 / counters.host_units_written as f64),
+        handles,
         wear: wear(&before, &after),
         life: Life::of(profile, before.erase_count_mean, &counters, seconds),
         binds: binds::figures(profile, &[("replay".to_owned(), phase)]),

@@ -1,10 +1,11 @@
 //! One replay, from a trace and a drive to the result.
 
-use tantalum::{Command, Nanoseconds, Smart};
+use tantalum::{Command, Handle, HandleState, Nanoseconds, Smart};
 use tantalum_drive::Drive;
 use tantalum_report::{Bar, Monitor};
 use tantalum_workloads::bench::conditioned;
 use tantalum_workloads::binds::Beginning;
+use tantalum_workloads::handle_costs;
 
 use crate::error::ReplayError;
 use crate::host::Host;
@@ -27,7 +28,7 @@ pub fn replay(settings: &Settings, monitor: &Monitor) -> Result<Outcome, ReplayE
     let pace = settings.pace(survey.has_times)?;
     let placement = Placement::of(&mut survey, settings.scale, settings.profile.capacity_bytes);
     let (device, aged) = conditioned(&settings.profile, settings.condition, settings.seed, monitor)?;
-    let before = device.smart();
+    let (before, handles) = (device.smart(), device.handles());
     let beginning = Beginning::of(&device);
     let start_ns = device.time_ns();
     let tally = Tally::new(survey.requests, start_ns);
@@ -38,6 +39,7 @@ pub fn replay(settings: &Settings, monitor: &Monitor) -> Result<Outcome, ReplayE
         placement: &placement,
         survey: &survey,
         left: survey.requests,
+        handles: handles.len() as u32,
     };
     let bar = monitor.bar("replaying", survey.requests);
     let ended = match run.all(pace, start_ns, &bar) {
@@ -46,8 +48,9 @@ pub fn replay(settings: &Settings, monitor: &Monitor) -> Result<Outcome, ReplayE
         Err(error) => return Err(error),
     };
     let phase = beginning.until(&run.drive.lock());
-    let (after, tally) = run.close(&ended)?;
-    let replayed = Replayed { pace, aged, before, after, tally, phase, ended };
+    let (after, now, tally) = run.close(&ended)?;
+    let handles = handle_costs(&handles, &now);
+    let replayed = Replayed { pace, aged, before, after, handles, tally, phase, ended };
     Ok(outcome(settings, &survey, &placement, replayed))
 }
 
@@ -73,6 +76,8 @@ struct Run<'a> {
     survey: &'a Survey,
     /// Requests that the first reading found and this one has not found yet.
     left: u64,
+    /// The drive's reclaim unit handles.
+    handles: u32,
 }
 
 impl Run<'_> {
@@ -190,16 +195,18 @@ impl Run<'_> {
         }
         let Request { line, operation, .. } = *request;
         let bytes = pieces.iter().map(|piece| piece.bytes).sum();
-        Ok(Some(Job { line, operation, asked_ns, bytes, pieces }))
+        // those of a volume lie apart from those of the next ones
+        let handle = request.volume.checked_rem(self.handles).map(|handle| Handle(handle as u8));
+        Ok(Some(Job { line, operation, asked_ns, bytes, pieces, handle }))
     }
 
     /// Flushes the cache, so that what waits there is counted. A drive that refused a command may refuse this too.
-    fn close(self, ended: &Ended) -> Result<(Smart, Tally), ReplayError> {
+    fn close(self, ended: &Ended) -> Result<(Smart, Vec<HandleState>, Tally), ReplayError> {
         let mut device = self.drive.lock();
         let at_ns = device.time_ns().max(device.issued_ns());
         match device.submit(Command::Flush, at_ns) {
             Err(status) if matches!(ended, Ended::Complete) => Err(ReplayError::Refused { line: 0, status }),
-            _ => Ok((device.smart(), self.host.tally)),
+            _ => Ok((device.smart(), device.handles(), self.host.tally)),
         }
     }
 }

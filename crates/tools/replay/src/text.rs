@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tantalum_report::table::{Align, Table, bytes, count, grouped};
 use tantalum_report::{Figures, figure_text};
-use tantalum_workloads::unit_bytes;
+use tantalum_workloads::{handle_table, unit_bytes};
 
 use crate::outcome::{Outcome, Unaligned};
 
@@ -63,6 +63,10 @@ pub(crate) fn tables(outcome: &Outcome) -> Vec<(String, Table)> {
         ("in short".to_owned(), in_short(outcome)),
         ("what flash did".to_owned(), by_cause(outcome)),
     ];
+    if !outcome.handles.is_empty() {
+        let title = "by reclaim unit handle: volume N of the trace has handle N modulo their number";
+        tables.push((title.to_owned(), handle_table(&outcome.handles)));
+    }
     tables.extend(outcome.binds.iter().map(|figures| (figures.title.clone(), parts(figures))));
     tables
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tantalum::Profile;
+use tantalum::{FdpProfile, Isolation, Profile};
 use tantalum_image::SplitMix64;
 use tantalum_replay::{
     Columns, Load, OperationNames, Outcome, Pace, ReplayError, RequestKind, Scale, Settings, Source, replay,
@@ -56,6 +56,27 @@ fn figure(outcome: &Outcome, name: &str) -> f64 {
 fn alibaba(requests: impl IntoIterator<Item = (u64, char, u64, u64)>) -> String {
     let line = |(at, letter, unit, units)| format!("0,{letter},{},{},{at}\n", unit * 4096, units * 4096);
     requests.into_iter().map(line).collect()
+}
+
+#[test]
+fn volumes_are_written_with_handles_in_turn() {
+    let trace: String =
+        (0..300).map(|at| format!("{},W,{},4096,{at}\n", [7, 3, 9, 7][at % 4], at * 4096)).collect();
+    let with = |handles: u32| {
+        run(&trace, |settings| {
+            let fdp = FdpProfile { handles, isolation: Isolation::Persistently };
+            settings.profile.fdp = (handles > 0).then_some(fdp);
+        })
+        .unwrap()
+    };
+    let units = |outcome: &Outcome| -> Vec<u64> {
+        outcome.handles.iter().map(|cost| cost.host_units_written).collect()
+    };
+    // volume 7 is the first, 3 the second, 9 the third
+    assert_eq!((units(&with(2)), units(&with(3))), (vec![225, 75], vec![150, 75, 75]));
+    let none = with(0);
+    assert!(none.handles.is_empty() && !text::of(&none).contains("by reclaim unit handle"));
+    assert!(text::of(&with(2)).contains("by reclaim unit handle"));
 }
 
 #[test]

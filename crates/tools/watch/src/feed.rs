@@ -12,7 +12,7 @@ use tantalum_control::{Count, Shape};
 use tantalum_drive::Pacing;
 
 use crate::blocks::{Blocks, Wear};
-use crate::point::{Amplification, Point};
+use crate::point::{Amplification, Handle, Point};
 
 /// Number of points that a page gets when it is opened: five minutes, at two per second.
 const HISTORY: usize = 600;
@@ -70,6 +70,8 @@ pub struct Now {
     pub mapped_bytes: u64,
     pub collection: Vec<String>,
     pub recovery: Vec<String>,
+    /// Reclaim unit handles that were written with.
+    pub handles: Vec<Handle>,
     /// The error that stopped the drive for good.
     pub stopped: Option<String>,
     /// Files that were written to; `None` if it is not mounted.
@@ -276,6 +278,7 @@ mod tests {
             bad_blocks: 0,
             mapped_bytes: 0,
             collection: vec![],
+            handles: Vec::new(),
             recovery: vec![],
             stopped: None,
             files: None,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tantalum::{Counters, FlashUnits, UNIT_BYTES};
-use tantalum_control::Look;
+use tantalum_control::{HandleReport, Look};
 
 /// A point of every line; lines without a value there have none.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -40,6 +40,18 @@ pub struct Amplification {
     pub padding: f64,
     /// All of them, and what a capacitor dumped.
     pub all: f64,
+}
+
+/// What is written with a reclaim unit handle.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Handle {
+    /// Since the drive was created.
+    #[serde(flatten)]
+    pub report: HandleReport,
+    /// Bytes that hosts wrote with it each second.
+    pub written: Option<f64>,
+    /// Units programmed for each unit that a host wrote, between two looks.
+    pub amplification: Option<f64>,
 }
 
 /// Latencies in nanoseconds of the drive's time.
@@ -83,6 +95,19 @@ impl Between<'_> {
         self.now.device_ns.saturating_sub(self.before.device_ns) as f64 / 1e9
     }
 
+    /// What was written with a handle in this time.
+    fn handle(&self, report: &HandleReport) -> Handle {
+        let before = self.before.handles.iter().find(|before| before.handle == report.handle);
+        let change = before.map(|before| report.counters().since(&before.counters()));
+        let seconds = self.seconds();
+        let rate = |units: u64| (units * UNIT_BYTES as u64) as f64 / seconds;
+        Handle {
+            report: *report,
+            written: change.filter(|_| seconds > 0.0).map(|change| rate(change.host_units_written)),
+            amplification: change.and_then(|change| change.write_amplification()),
+        }
+    }
+
     /// The point for this time.
     pub fn point(&self, at_ms: u64) -> Point {
         let counters = self.counted();
@@ -101,6 +126,13 @@ impl Between<'_> {
             flushes: percentiles(&earlier.flush, &latency.flush),
         }
     }
+}
+
+/// The handles of a drive that were ever written with, if there was an earlier look with what was written since.
+pub fn handles(now: &Look, between: Option<Between<'_>>) -> Vec<Handle> {
+    let alone = |report: &HandleReport| Handle { report: *report, written: None, amplification: None };
+    let used = now.handles.iter().filter(|report| report.host_units_written > 0);
+    used.map(|report| between.map_or_else(|| alone(report), |between| between.handle(report))).collect()
 }
 
 /// A point of which only the time is known.
@@ -209,6 +241,38 @@ mod tests {
         let point = Between { before: &before, now: &now, passed: Duration::from_secs(1) }.point(0);
         assert!(point.written.unwrap() > 0.0 && point.read.unwrap() > 0.0, "{point:?}");
         assert!(point.writes.is_some() && point.reads.is_some() && point.flushes.is_none(), "{point:?}");
+    }
+
+    #[test]
+    fn handles_have_what_was_written_since_the_last_look() {
+        use tantalum::{Command, Device, FdpProfile, Handle, Isolation, Lpn, Profile};
+        use tantalum_drive::{Drive, When};
+
+        let fdp = Some(FdpProfile { handles: 3, isolation: Isolation::Persistently });
+        let profile = Profile { capacity_bytes: 64 << 20, fdp, ..Profile::load("tlc-nvme").unwrap() };
+        let drive = Drive::new(Device::in_memory(&profile).unwrap());
+        let look = || Look::at(&drive.downgrade(), "run".into(), Some(tantalum_drive::Pacing::None)).unwrap();
+        let write = |lpn, handle| {
+            let (data, handle) = ([7; UNIT_BYTES], Some(Handle(handle)));
+            let write = Command::Write { lpn: Lpn(lpn), data: &data, fua: true, handle };
+            drive.lock().issue(write, When::AfterAll).unwrap();
+        };
+        write(0, 1);
+        let before = look();
+        (0..10).for_each(|lpn| write(lpn, 1));
+        write(20, 2);
+        let now = look();
+        let between = Between { before: &before, now: &now, passed: Duration::from_secs(2) };
+        let shown = super::handles(&now, Some(between));
+        let figures = |handle: &super::Handle| (handle.report.handle, handle.written, handle.amplification);
+        let bytes = |units: usize| Some((units * UNIT_BYTES) as f64 / 2.0);
+        assert_eq!(
+            shown.iter().map(figures).collect::<Vec<_>>(),
+            [(1, bytes(10), Some(1.0)), (2, bytes(1), Some(1.0))],
+            "the first was never written with"
+        );
+        let first = super::handles(&now, None);
+        assert_eq!((first[0].report.host_units_written, first[0].written), (11, None));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tantalum_control::{Count, FileWrites};
 use crate::blocks::{count, wear};
 use crate::feed::{About, Feed, File, Files, Now, State};
 use crate::names::Names;
-use crate::point::{Between, amplification, nothing};
+use crate::point::{Between, amplification, handles, nothing};
 use crate::words;
 
 /// Time between two looks.
@@ -175,6 +175,7 @@ impl Sampler {
             mapped_bytes: look.mapped_units * UNIT_BYTES as u64,
             collection: between.map_or_else(Vec::new, words::collection),
             recovery: words::recovery(&look.recovery),
+            handles: handles(look, between),
             stopped: seen.stopped.clone(),
             files: self.files_of(seen),
             longest_hold_ns: look.longest_hold_ns,

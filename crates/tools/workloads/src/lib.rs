@@ -16,6 +16,7 @@ pub mod distributions;
 mod error;
 pub mod filebench;
 pub mod fsync_writes;
+mod handle_costs;
 #[cfg(feature = "servers")]
 mod inserts;
 pub mod kaml;
@@ -37,4 +38,5 @@ pub mod two_tenants;
 pub mod ycsb;
 
 pub use error::{OutOfMemory, TooSmall, WorkloadError, WrongData};
+pub use handle_costs::{HandleCost, handle_costs, handle_table};
 pub use life::{Life, unit_bytes};

@@ -56,6 +56,7 @@
     if (now.collection.length) list(by("collection"), now.collection);
     list(by("recovery"), now.recovery);
     showAlert(now);
+    showHandles(now.handles);
     showFiles(now.files);
   }
 
@@ -72,6 +73,20 @@
     if (state === "gone") text = "tantalum watch does not answer. If it was ended, start it again: it has a new address then.";
     by("alert").hidden = !text;
     put("alert", text);
+  }
+
+  function showHandles(handles) {
+    by("handles").hidden = !handles.length;
+    const units = value => bytes(value * 4096);
+    const ratio = value => value === null || value === undefined ? "–" : number(value, 2);
+    by("handles-rows").replaceChildren(...handles.map(handle => {
+      const row = document.createElement("tr");
+      const written = handle.written === null ? "–" : `${bytes(handle.written)}/s`;
+      const texts = [number(handle.handle), written, ratio(handle.amplification), units(handle.host_units_written),
+        units(handle.flash_copies), ratio(handle.write_amplification)];
+      row.append(...texts.map(text => { const cell = document.createElement("td"); cell.textContent = text; return cell; }));
+      return row;
+    }));
   }
 
   function showFiles(files) {

@@ -13,12 +13,13 @@ use nix::time::ClockId;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
-use tantalum::{Command, Device, Effective, Kind, Lpn, Profile, Status, UNIT_BYTES};
+use tantalum::{Command, Device, Effective, Handle, Kind, Lpn, Profile, Status, UNIT_BYTES};
 use tantalum_drive::Drive;
 use tantalum_report::{Bar, InvalidSetting, LatencyUs, Monitor};
 
 use self::memcpy::{Copies, SOURCE_UNITS};
 use crate::error::{WorkloadError, WrongData};
+use crate::handle_costs::{HandleCost, handle_costs};
 use crate::memory;
 use crate::queue::CommandQueue;
 use crate::steady_state::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
@@ -178,6 +179,9 @@ pub struct Outcome {
     pub memcpy_ratio: f64,
     /// Flash writes over host writes while measuring; 0 if nothing was written.
     pub write_amplification: f64,
+    /// What was written with each reclaim unit handle while measuring, on a drive that has some. Each has an equal part of the units.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub handles: Vec<HandleCost>,
     /// Host memory for maps, per unit.
     pub dram_bytes_per_unit: f64,
     /// Time that the operations took on the drive.
@@ -199,6 +203,7 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, Workload
     let overwritten = host.precondition(settings.pattern, monitor)?;
     let steady = overwritten.is_none_or(|state| state.is_steady());
     let before = host.drive.lock().smart();
+    let handles_before = host.drive.lock().handles();
     let start_ns = host.queue.drained_ns();
     let latencies_before = host.latencies();
     let taken = measure(&mut host, &mut copies, settings, monitor)?;
@@ -207,6 +212,7 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, Workload
     let mut latencies = host.latencies();
     latencies.subtract(latencies_before).expect("it was part of them");
     let after = host.drive.lock().smart();
+    let handles = handle_costs(&handles_before, &host.drive.lock().handles());
     let counted = after.counters.since(&before.counters);
     let (written, programmed) = (counted.host_units_written, counted.flash_units.total());
     let operations_per_second = settings.operations as f64 / wall_seconds;
@@ -226,6 +232,7 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, Workload
         memcpy_units_per_second,
         memcpy_ratio: operations_per_second / memcpy_units_per_second,
         write_amplification: if written == 0 { 0.0 } else { programmed as f64 / written as f64 },
+        handles,
         dram_bytes_per_unit: host.drive.lock().dram_bytes_per_unit(),
         virtual_seconds: (host.queue.drained_ns() - start_ns) as f64 / 1e9,
         latency_us: LatencyUs::of(&latencies),
@@ -312,11 +319,21 @@ fn draw(pattern: Pattern, random: &mut Xoshiro256PlusPlus, units: u32, next: &mu
     }
 }
 
+/// The handle of a unit: each has an equal part of them. None on a drive without handles.
+fn handle_of(lpn: Lpn, units: u32, handles: u32) -> Option<Handle> {
+    if handles == 0 {
+        return None;
+    }
+    Some(Handle((u64::from(lpn.0) * u64::from(handles) / u64::from(units)) as u8))
+}
+
 /// A host that only drives the device.
 struct Host {
     /// Others may only look at it between two steps.
     drive: Drive,
     units: u32,
+    /// The drive's reclaim unit handles.
+    handles: u32,
     queue: CommandQueue,
     random: Xoshiro256PlusPlus,
     /// Where the next write in order goes.
@@ -335,6 +352,7 @@ impl Host {
         random.fill(&mut source[..]);
         Host {
             units: device.limits().capacity_units as u32,
+            handles: device.handles().len() as u32,
             drive: Drive::new(device),
             queue: CommandQueue::new(0),
             random,
@@ -444,7 +462,8 @@ impl Host {
     fn write(&mut self, device: &mut Device, lpn: Lpn, buffer: usize) -> Result<(), WorkloadError> {
         let data = &self.source[buffer * UNIT_BYTES..][..UNIT_BYTES];
         let issue_ns = self.queue.issue_ns();
-        let completion = device.submit(Command::Write { lpn, data, fua: false, handle: None }, issue_ns)?;
+        let handle = handle_of(lpn, self.units, self.handles);
+        let completion = device.submit(Command::Write { lpn, data, fua: false, handle }, issue_ns)?;
         self.queue.completes(completion.done_ns);
         Ok(())
     }
@@ -460,10 +479,16 @@ impl Host {
 
 #[cfg(test)]
 mod tests {
+    use tantalum::{FdpProfile, Isolation};
+
     use super::*;
 
     fn outcome(pattern: Pattern) -> Outcome {
-        let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("femu-2021").unwrap() };
+        outcome_with(None, pattern)
+    }
+
+    fn outcome_with(fdp: Option<FdpProfile>, pattern: Pattern) -> Outcome {
+        let profile = Profile { capacity_bytes: 64 << 20, fdp, ..Profile::load("femu-2021").unwrap() };
         let settings = Settings { profile, pattern, announce_reads: true, operations: 20_000, seed: 1 };
         bench(&settings, &Monitor::silent()).unwrap()
     }
@@ -473,6 +498,24 @@ mod tests {
         let (random, sequential) = (outcome(Pattern::RandWrite), outcome(Pattern::SeqWrite));
         assert!(random.write_amplification > 1.2, "{random:?}");
         assert!(sequential.write_amplification < 1.2, "{sequential:?}");
+    }
+
+    #[test]
+    fn each_handle_has_an_equal_part_of_the_units() {
+        let fdp = Some(FdpProfile { handles: 2, isolation: Isolation::Persistently });
+        let placed = outcome_with(fdp, Pattern::RandWrite);
+        let written: Vec<u64> = placed.handles.iter().map(|cost| cost.host_units_written).collect();
+        assert_eq!(written.iter().sum::<u64>(), 20_000);
+        assert!(written.len() == 2 && written[0].abs_diff(written[1]) < 1000, "{written:?}");
+        assert!(placed.handles.iter().all(|cost| cost.write_amplification.is_some_and(|ratio| ratio > 1.1)));
+        assert!(of_bench(&placed).contains("handle 1"));
+        let units = 1 << 14;
+        assert_eq!(handle_of(Lpn(units - 1), units, 128), Some(Handle(127)));
+        assert_eq!(
+            [0, units / 2 - 1, units / 2].map(|lpn| handle_of(Lpn(lpn), units, 2)),
+            [0, 0, 1].map(|handle| Some(Handle(handle)))
+        );
+        assert!(handle_of(Lpn(5), units, 0).is_none() && outcome(Pattern::SeqWrite).handles.is_empty());
     }
 
     #[test]

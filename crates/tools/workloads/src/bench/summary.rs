@@ -3,6 +3,7 @@
 use tantalum_report::table::{bytes, grouped};
 
 use super::Outcome;
+use crate::handle_costs::HandleCost;
 
 /// A benchmark, one figure a line.
 pub fn of_bench(outcome: &Outcome) -> String {
@@ -36,5 +37,12 @@ pub fn of_bench(outcome: &Outcome) -> String {
     if !outcome.steady {
         rows.push(("note", "garbage collection was not yet steady when the measurement began".to_owned()));
     }
-    rows.iter().map(|(name, figure)| format!("{name:<24}{figure}\n")).collect()
+    let text: String = rows.iter().map(|(name, figure)| format!("{name:<24}{figure}\n")).collect();
+    let of_handle = |cost: &HandleCost| {
+        let name = format!("handle {}", cost.handle);
+        let ratio = cost.write_amplification.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let written = grouped(cost.host_units_written);
+        format!("{name:<24}{written} units written, write amplification {ratio}\n")
+    };
+    text + &outcome.handles.iter().map(of_handle).collect::<String>()
 }
