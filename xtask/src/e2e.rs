@@ -30,6 +30,7 @@ mod nvme;
 mod ordinary_user;
 mod overlay;
 mod packages;
+mod placement;
 mod round_trip;
 mod served;
 mod servers;
@@ -351,6 +352,27 @@ const STEPS: &[Step] = &[
         ..STEP
     },
     Step {
+        name: "placement",
+        about: "a guest with the newest kernel places data with a served drive's handles: nvme-cli, and write streams of io_uring",
+        packages: &[
+            packages::GCC,
+            packages::QEMU,
+            packages::NVME_CLI,
+            packages::BUSYBOX,
+            packages::CPIO,
+            packages::KMOD,
+            packages::E2FSPROGS,
+            packages::XFSPROGS,
+            packages::BTRFS,
+            packages::F2FS,
+            packages::NILFS,
+            packages::FIO,
+        ],
+        build: guest::prepare,
+        run: placement::run,
+        ..STEP
+    },
+    Step {
         name: "atomic-databases",
         about: "MariaDB and PostgreSQL in a guest without protection against torn pages, on drives with and without atomic writes",
         packages: &[
@@ -405,7 +427,7 @@ const STEPS: &[Step] = &[
 ];
 
 /// Steps that take so long, or only measure, that they run only when named.
-const ONLY_NAMED: &[&str] = &["nvme", "atomic-writes", "atomic-databases", "baselines", "speed"];
+const ONLY_NAMED: &[&str] = &["nvme", "atomic-writes", "placement", "atomic-databases", "baselines", "speed"];
 
 /// Runs the steps and prints how each ended.
 pub fn run(options: &Options) -> ExitCode {
@@ -501,7 +523,7 @@ fn run_steps(steps: &[&Step], context: &Context, run_by: &RunBy) -> ExitCode {
 }
 
 /// Steps that mount nothing.
-const WITHOUT_MOUNT: &[&str] = &["c", "nvme", "atomic-writes", "atomic-databases"];
+const WITHOUT_MOUNT: &[&str] = &["c", "nvme", "atomic-writes", "placement", "atomic-databases"];
 
 fn run_step(step: &Step, context: &Context, run_by: &RunBy) -> Outcome {
     let mounts = !WITHOUT_MOUNT.contains(&step.name);
