@@ -389,6 +389,14 @@ impl Device {
         }
     }
 
+    /// The buffers are not needed, and what was filled into them may not stay: they are overwritten.
+    pub fn discard_fills(&mut self, fills: &mut Fills) -> Result<(), Status> {
+        match &mut self.power {
+            Power::On(engine) => Ok(engine.ftl.nand_mut().discard_fills(fills)?),
+            Power::Off(_) => Ok(()),
+        }
+    }
+
     /// The list to which [`Command::ReadLater`] adds; none if this drive's bytes cannot be fetched without the drive.
     pub fn fetches(&mut self) -> Option<Fetches> {
         self.engine_mut().ok()?.ftl.nand_mut().fetches()

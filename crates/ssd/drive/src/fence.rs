@@ -73,4 +73,33 @@ mod tests {
         assert!(!before.holds(&device) && after.holds(&device));
         assert_eq!(device.stray_buffers(), 0, "what was filled for it is free again");
     }
+
+    /// The buffer of a write in the image was filled before its namespace was sanitized, and was free again afterwards, with the data.
+    #[test]
+    fn data_of_a_write_that_was_kept_out_do_not_stay_in_the_image() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("drive.tant");
+        let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
+        let drive = Drive::new(Device::create(&path, &profile).unwrap());
+        let fences = Fences::default();
+        let old = b"what-must-be-gone".repeat(300);
+        let count = || std::fs::read(&path).unwrap().windows(17).filter(|found| *found == &old[..17]).count();
+        let before = Fence::new(&fences, fences.current());
+        let write = |fence| {
+            let mut transfers = [Transfer::write(Lpn(1), &old[..UNIT_BYTES], false).within(fence)];
+            drive.transfer(&mut transfers, 0);
+            transfers[0].was_kept_out()
+        };
+        assert!(!write(before) && count() > 200, "the image has what was written");
+        drive.lock().issue(tantalum::Command::Trim { lpn: Lpn(1), units: 1 }, crate::When::AfterAll).unwrap();
+        drive.lock().issue(tantalum::Command::Flush, crate::When::AfterAll).unwrap();
+        fences.withdraw(&drive.lock());
+        let mut device = drive.lock();
+        let at_ns = device.time_ns().max(device.issued_ns());
+        assert_eq!(device.purge(at_ns), Ok(0));
+        drop(device);
+        assert_eq!(count(), 0);
+        assert!(write(before));
+        assert_eq!((count(), drive.lock().stray_buffers()), (0, 0));
+    }
 }

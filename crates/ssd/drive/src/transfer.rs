@@ -117,10 +117,11 @@ impl<'a> Transfer<'a> {
     fn issue(&mut self, drive: &mut DeviceGuard<'_>, is_filled: bool, when: When) {
         let lpn = self.lpn;
         if self.fence.is_some_and(|fence| !fence.holds(drive)) {
-            self.is_kept_out = true;
             if let Moving::Fills(fills) = &mut self.moving {
-                drive.skip_fills(fills, usize::MAX);
+                // the image may have been purged meanwhile, and nobody purges it of this
+                self.failed = drive.discard_fills(fills).err();
             }
+            self.is_kept_out = self.failed.is_none();
             return;
         }
         let ended = match (&mut self.bytes, &mut self.moving) {

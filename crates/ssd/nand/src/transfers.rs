@@ -206,6 +206,19 @@ impl Nand {
             }
         }
     }
+
+    /// Releases the buffers that are left, and overwrites what was filled into them.
+    ///
+    /// # Errors
+    /// The host's, if it could not be overwritten; the buffers are released all the same.
+    pub fn discard_fills(&mut self, fills: &mut Fills) -> Result<(), NandError> {
+        let left = &fills.units[fills.next..];
+        let ours = left.iter().map(|filled| filled.slot).filter(|slot| self.slots.is_used(*slot));
+        let cleared =
+            ours.map(|slot| self.image.write_slot(slot, &[0; UNIT_BYTES])).collect::<Result<(), _>>();
+        self.skip_fills(fills, usize::MAX);
+        cleared
+    }
 }
 
 #[cfg(test)]
