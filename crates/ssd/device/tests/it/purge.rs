@@ -6,8 +6,8 @@ use std::path::Path;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
-    Command, Device, FdpProfile, Handle, Isolation, Key, KvRecord, Lpn, METADATA_BYTES, NamespaceAttributes,
-    NamespaceId, Outcome, Plp, PowerLoss, Profile, Status, TxId, UNIT_BYTES,
+    Command, Device, FailingStep, FdpProfile, Handle, Isolation, Key, KvRecord, Lpn, METADATA_BYTES,
+    NamespaceAttributes, NamespaceId, Outcome, Plp, PowerLoss, Profile, Status, StepFault, TxId, UNIT_BYTES,
 };
 
 use crate::small_drive::small_drive;
@@ -209,6 +209,32 @@ fn nothing_is_left_of_few_records_among_many() {
         let mut value = Vec::new();
         let found = submit(&mut device, Command::KvGet { namespace, key: key(number), value: &mut value });
         assert_eq!(found.is_ok(), number % 500 != 0, "{number}");
+    }
+}
+
+/// A block that failed a program is out of use, with what was in it: nobody may erase it any more.
+#[test]
+fn a_purge_counts_the_blocks_that_keep_old_data() {
+    let mut device = Device::in_memory(&profile(Plp::None, None)).unwrap();
+    let write_all = |device: &mut Device| {
+        for lpn in 0..UNITS - 8 {
+            let command = Command::Write { lpn: Lpn(lpn), data: &unit(OLD, lpn), fua: false, handle: None };
+            submit(device, command).unwrap();
+        }
+        submit(device, Command::Flush).unwrap();
+    };
+    write_all(&mut device);
+    let at_ns = device.time_ns();
+    assert_eq!(device.purge(at_ns), Ok(0));
+    for kept in 1..3 {
+        let after = 20 * u64::from(kept);
+        device.fail_step(Some(StepFault { step: FailingStep::Program, after, lasts: false })).unwrap();
+        write_all(&mut device);
+        assert!(device.step_has_failed());
+        submit(&mut device, Command::Trim { lpn: Lpn(0), units: UNITS }).unwrap();
+        submit(&mut device, Command::Flush).unwrap();
+        let at_ns = device.time_ns();
+        assert_eq!(device.purge(at_ns), Ok(kept));
     }
 }
 
