@@ -288,3 +288,29 @@ impl Controllers {
 fn has_volatile_cache(device: &Device) -> bool {
     device.profile().power.plp != Plp::Capacitor
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespaces::Attached;
+
+    /// Its slot may belong to another namespace by the time that the deletion is over, which failed in the middle.
+    #[test]
+    fn a_namespace_that_is_being_deleted_is_attached_to_no_host_that_comes() {
+        let attached = |change: fn(&mut Table)| {
+            let mut table = Table::undivided(100, 0);
+            change(&mut table);
+            let host = Peer { id: [1; 16], name: "host".to_owned() };
+            let admin = Arc::new(Mailbox::new(|| ()));
+            let controller = Controller::new(1, ControllerKind::Io, host, 0, admin, 0, false);
+            Controllers::default().attach_known(&controller, &table);
+            controller.has_attached(0)
+        };
+        assert!(attached(|_| {}));
+        assert!(attached(|table| {
+            table.entry_mut(0).unwrap().pending = Pending::Format { format: 0, erases: false };
+        }));
+        assert!(!attached(|table| table.entry_mut(0).unwrap().pending = Pending::Delete));
+        assert!(!attached(|table| table.entry_mut(0).unwrap().attached = Attached::default()));
+    }
+}

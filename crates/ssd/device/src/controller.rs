@@ -456,15 +456,13 @@ impl Device {
     /// cut loses nothing; the purge is then to be repeated.
     ///
     /// # Errors
-    /// As of a command that changes nothing for the host: what leaves doubt stops the drive. [`Status::InvalidField`] for an image
-    /// that was opened with [`tantalum_nand::Access::Ordered`], whose redo log needs what is old.
+    /// As of a command that changes nothing for the host: what leaves doubt stops the drive. [`Device::check_purge`] says what else
+    /// is refused.
     pub fn purge(&mut self, at_ns: Nanoseconds) -> Result<u32, Status> {
         self.check_doubt()?;
         self.note_issue(at_ns)?;
         let at_ns = at_ns.max(self.ready_ns);
-        if self.engine_mut()?.ftl.nand_mut().is_synced() {
-            return Err(Status::InvalidField("an image that is synced keeps what is old".to_owned()));
-        }
+        self.check_purge()?;
         let purged = self.engine_mut()?.purge(at_ns).and_then(|(done_ns, kept)| {
             self.done_ns = self.done_ns.max(done_ns);
             // until it is done, power loss may undo an erase
@@ -475,6 +473,20 @@ impl Device {
         });
         // nothing that can be read is in doubt
         purged.inspect_err(|status| self.note_failure(status, &Command::Flush, &[]))
+    }
+
+    /// Refuses a purge of an image that was opened with [`tantalum_nand::Access::Ordered`], whose redo log needs what is old: for
+    /// whoever has to know before other work is done.
+    ///
+    /// # Errors
+    /// [`Status::InvalidField`] for such an image, and [`Status::PowerLost`].
+    pub fn check_purge(&mut self) -> Result<(), Status> {
+        match self.engine_mut()?.ftl.nand_mut().is_synced() {
+            true => Err(Status::InvalidField(
+                "an image that is opened as a synced store keeps what is old: close it, and open it otherwise".to_owned(),
+            )),
+            false => Ok(()),
+        }
     }
 
     // -- state --------------------------------------------------------------------------------------------------

@@ -84,6 +84,9 @@ impl Namespaces {
         let mut state = self.ready(queue)?;
         let mut next = state.table.clone();
         next.for_each(|entry| entry.pending = pending(entry));
+        if next.entries().any(|(_, entry)| entry.erases()) {
+            queue.drive().lock().check_purge()?;
+        }
         let marked = next.entries().filter(|(_, entry)| !entry.is_usable());
         let cleared: Vec<(usize, u32)> = marked.map(|(slot, entry)| (slot, entry.number)).collect();
         let stored_ns = self.replace(queue, &mut state, next)?;
@@ -121,7 +124,8 @@ impl Namespaces {
         Ok(done_ns)
     }
 
-    pub(super) fn outdate_views(&self) {
+    /// Controllers build their views anew.
+    pub fn outdate_views(&self) {
         self.version.fetch_add(1, std::sync::atomic::Ordering::Release);
     }
 

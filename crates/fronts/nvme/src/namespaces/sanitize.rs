@@ -29,6 +29,8 @@ impl Namespaces {
         if state.table.sanitize.state == SanitizeState::Running {
             return Err(Failure::SANITIZE_IN_PROGRESS);
         }
+        // what would be refused at its end must not have deleted anything
+        queue.drive().lock().check_purge()?;
         let mut next = state.table.clone();
         next.sanitize = Sanitize { state: SanitizeState::Running, dword };
         let done_ns = self.replace(queue, &mut state, next)?;

@@ -14,6 +14,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::handles::{self, Handles};
 use super::table::{Attached, Entry, FORMATS, HOSTS, HostId, Pending, SLOTS, Sanitize, SanitizeState, Table};
+use super::{highest_of, number_of};
 use crate::failure::Failure;
 
 const MAGIC: [u8; 8] = *b"TANTNSPC";
@@ -26,9 +27,22 @@ pub enum TableError {
     /// It could not be read.
     #[error("the table of namespaces cannot be read: {0}")]
     Read(Status),
+    /// Another version of this program has written it.
+    #[error(
+        "the table of namespaces has format {0}, and this program reads format {VERSION}: serve the image with the version of tantalum that served it last"
+    )]
+    Version(u32),
     /// It is not one that this program can have written for this drive.
-    #[error("the table of namespaces is damaged, or of another version")]
-    Damaged,
+    #[error(
+        "the table of namespaces is damaged ({0}): restore a copy of the image, or read what it holds without namespaces, by unit (tantalum mount, tantalum.Device)"
+    )]
+    Damaged(String),
+}
+
+impl TableError {
+    pub(super) fn damaged(reason: impl Into<String>) -> TableError {
+        TableError::Damaged(reason.into())
+    }
 }
 
 /// Where the table is.
@@ -156,12 +170,21 @@ fn encode(table: &Table) -> Vec<u8> {
     stored.as_bytes().to_vec()
 }
 
-fn decode(bytes: &[u8], drive_units: u32) -> Option<Table> {
-    let stored = Stored::ref_from_bytes(bytes).ok()?;
+/// A table for a drive of so many units.
+fn decode(bytes: &[u8], drive_units: u32) -> Result<Table, TableError> {
+    let damaged = TableError::damaged;
+    let length = || damaged(format!("it has {} bytes instead of {}", bytes.len(), size_of::<Stored>()));
+    let stored = Stored::ref_from_bytes(bytes).map_err(|_| length())?;
     let header = &stored.header;
-    let is_ours = header.magic == MAGIC && header.version.get() == VERSION;
-    if !is_ours || header.checksum.get() != checksum(stored) || header.drive_units.get() != drive_units {
-        return None;
+    if header.magic != MAGIC || header.checksum.get() != checksum(stored) {
+        return Err(damaged("its checksum does not match".into()));
+    }
+    if header.version.get() != VERSION {
+        return Err(TableError::Version(header.version.get()));
+    }
+    if header.drive_units.get() != drive_units {
+        let other = header.drive_units.get();
+        return Err(damaged(format!("it divides a drive of {other} units, and this one has {drive_units}")));
     }
     let mut table = Table::empty(drive_units, header.made.get());
     let state = match header.sanitize.get() {
@@ -169,13 +192,36 @@ fn decode(bytes: &[u8], drive_units: u32) -> Option<Table> {
         1 => SanitizeState::Running,
         2 => SanitizeState::Done,
         3 => SanitizeState::Failed,
-        _ => return None,
+        state => return Err(damaged(format!("it has Sanitize in state {state}"))),
     };
     table.sanitize = Sanitize { state, dword: header.sanitize_dword.get() };
     for (slot, entry) in stored.entries.iter().enumerate().filter(|(_, entry)| entry.number.get() != 0) {
-        table.set(slot, Some(entry_of(entry)?));
+        let number = entry.number.get();
+        let entry = entry_of(entry).ok_or_else(|| damaged(format!("the fields of namespace {number}")))?;
+        table.set(slot, Some(entry));
     }
-    table.is_sound().then_some(table)
+    match table.is_sound() {
+        true => Ok(table),
+        false => Err(damaged("namespaces overlap, or have a number or format that none can have".into())),
+    }
+}
+
+/// Refuses a table with a number that no block namespace of this drive can have.
+fn check_numbers(table: &Table, device: &Device) -> Result<(), TableError> {
+    let highest = highest_of(device.last_namespace());
+    for (_, entry) in table.entries() {
+        let number = entry.number;
+        if u64::from(number) > highest {
+            return Err(TableError::damaged(format!("namespace {number} is above the highest, {highest}")));
+        }
+        let namespaces = device.namespaces();
+        if namespaces.iter().any(|there| number_of(there.namespace) == number) {
+            return Err(TableError::damaged(format!(
+                "block namespace {number} has the number of a key-value namespace"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn key() -> Key {
@@ -199,12 +245,17 @@ pub(super) fn load(device: &mut Device, block_bytes: u32) -> Result<(Table, Stor
     };
     let storage = Storage { namespace: Some(namespace) };
     let Some(value) = read(device, namespace, key())? else { return Ok((undivided, storage)) };
-    let table = decode(&value, drive_units).map(|table| table.with_handles(drive_handles));
-    let table = match read(device, namespace, handles::key())? {
-        Some(value) => table.and_then(|table| handles::add(table, &value)),
-        None => table,
-    };
-    table.map(|table| (table, storage)).ok_or(TableError::Damaged)
+    let mut table = decode(&value, drive_units)?.with_handles(drive_handles);
+    if let Some(value) = read(device, namespace, handles::key())? {
+        table = with_handles(table, &value)?;
+    }
+    check_numbers(&table, device)?;
+    Ok((table, storage))
+}
+
+/// A table with the handles that its record says.
+fn with_handles(table: Table, record: &[u8]) -> Result<Table, TableError> {
+    handles::add(table, record).ok_or_else(|| TableError::damaged("the handles of its namespaces"))
 }
 
 /// The value of a record, if there is one.
@@ -223,9 +274,9 @@ impl Storage {
         let namespace = self.namespace(queue)?;
         let (value, handles) = (encode(table), handles::encode(table));
         debug_assert_eq!(
-            again(&value, handles.as_deref(), table),
-            Some(table.clone()),
-            "as it would be read"
+            again(&value, handles.as_deref(), table).as_ref(),
+            Ok(table),
+            "it would be read otherwise"
         );
         let record = |key, value| KvRecord { namespace, key, value: Some(value) };
         let records: Vec<KvRecord<'_>> = [record(key(), &value)]
@@ -261,9 +312,12 @@ impl Storage {
 }
 
 /// What would be read instead of a table.
-fn again(value: &[u8], handles: Option<&[u8]>, table: &Table) -> Option<Table> {
+fn again(value: &[u8], handles: Option<&[u8]>, table: &Table) -> Result<Table, TableError> {
     let read = decode(value, table.drive_units)?.with_handles(table.handles.count);
-    handles.map_or(Some(read.clone()), |value| handles::add(read, value))
+    match handles {
+        Some(record) => with_handles(read, record),
+        None => Ok(read),
+    }
 }
 
 fn create(queue: &Queue) -> Result<NamespaceId, Failure> {
@@ -278,6 +332,9 @@ fn create(queue: &Queue) -> Result<NamespaceId, Failure> {
 #[cfg(test)]
 mod tests {
     use std::mem::offset_of;
+
+    use tantalum::Profile;
+    use tantalum_drive::Drive;
 
     use super::*;
     use crate::namespaces::NewNamespace;
@@ -307,18 +364,70 @@ mod tests {
     #[test]
     fn a_table_is_read_as_it_was_written_and_no_other_is() {
         let (table, bytes) = (table(), encode(&table()));
-        assert_eq!(decode(&bytes, 1000), Some(table));
-        assert_eq!(decode(&bytes, 999), None, "of another drive");
-        assert_eq!(decode(&bytes[1..], 1000), None);
+        assert_eq!(decode(&bytes, 1000), Ok(table));
+        let reason = |bytes: &[u8], units: u32| match decode(bytes, units) {
+            Err(TableError::Damaged(reason)) => reason,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reason(&bytes, 999), "it divides a drive of 1000 units, and this one has 999");
+        assert_eq!(reason(&bytes[1..], 1000), "it has 9279 bytes instead of 9280");
         for at in (0..bytes.len()).step_by(7) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
-            assert_eq!(decode(&damaged, 1000), None, "byte {at}");
+            assert_eq!(reason(&damaged, 1000), "its checksum does not match", "byte {at}");
         }
         let mut overlapping = table_with_overlap();
-        assert_eq!(decode(&encode(&overlapping), 1000), None);
+        assert!(reason(&encode(&overlapping), 1000).starts_with("namespaces overlap"));
         overlapping.entry_mut(1).unwrap().first = 400;
-        assert!(decode(&encode(&overlapping), 1000).is_some());
+        assert!(decode(&encode(&overlapping), 1000).is_ok());
+    }
+
+    #[test]
+    fn a_table_of_another_format_names_both() {
+        let mut bytes = encode(&table());
+        let stored = Stored::mut_from_bytes(&mut bytes).unwrap();
+        stored.header.version = 7.into();
+        stored.header.checksum = checksum(stored).into();
+        let error = decode(&bytes, 1000).unwrap_err();
+        assert_eq!(error, TableError::Version(7));
+        assert!(error.to_string().contains("format 7") && error.to_string().contains("format 1"), "{error}");
+    }
+
+    /// The table of a drive is replaced by one that nobody can have stored. It was found by a panic when namespaces were loaded.
+    #[test]
+    fn a_table_that_takes_a_number_from_a_key_value_namespace_is_refused() {
+        let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
+        let forged = |change: fn(&mut Table)| {
+            let mut device = Device::in_memory(&profile).unwrap();
+            let mut make = |is_private| {
+                let (attributes, at_ns) =
+                    (NamespaceAttributes { is_private, ..NamespaceAttributes::default() }, device.time_ns());
+                let namespace = &mut NamespaceId::default();
+                device.submit(Command::CreateNamespace { attributes, namespace }, at_ns).unwrap();
+                *namespace
+            };
+            let (_, namespace) = (make(false), make(true));
+            let mut table = Table::undivided(device.limits().capacity_units as u32, 0);
+            table.entry_mut(0).unwrap().units = 100;
+            table.add(&NewNamespace { blocks: 10, format: 0, is_shared: true }, 3).unwrap();
+            change(&mut table);
+            let value = encode(&table);
+            let (records, at_ns) =
+                ([KvRecord { namespace, key: key(), value: Some(&value) }], device.time_ns());
+            device.submit(Command::KvPut { records: &records }, at_ns).unwrap();
+            crate::namespaces::Namespaces::load(&Drive::new(device), 4096)
+                .map(|namespaces| namespaces.numbers())
+        };
+        assert_eq!(forged(|_| {}), Ok(vec![1, 2, 3]));
+        let refused = |change: fn(&mut Table)| match forged(change) {
+            Err(TableError::Damaged(reason)) => reason,
+            other => panic!("{other:?}"),
+        };
+        let of_records = refused(|table| table.entry_mut(1).unwrap().number = 2);
+        assert_eq!(of_records, "block namespace 2 has the number of a key-value namespace");
+        let above = refused(|table| table.entry_mut(1).unwrap().number = 999);
+        assert_eq!(above, "namespace 999 is above the highest, 36");
+        assert!(refused(|table| table.made = u32::MAX).starts_with("namespaces overlap"));
     }
 
     fn table_with_overlap() -> Table {

@@ -159,6 +159,11 @@ impl Entry {
         self.pending == Pending::Nothing
     }
 
+    /// Whether old data are to be erased from flash.
+    pub fn erases(&self) -> bool {
+        matches!(self.pending, Pending::Format { erases: true, .. })
+    }
+
     /// What distinguishes it from every other namespace of the drive, also from earlier ones with its number.
     pub fn identity(&self) -> u64 {
         u64::from(self.made) << 32 | u64::from(self.number)
@@ -244,7 +249,9 @@ impl Table {
         let handles = self.handles_for(new.handles.as_deref(), new.format)?;
         let fitting = self.gaps().into_iter().filter(|(_, free)| u128::from(*free) >= units);
         let (first, _) = fitting.min_by_key(|(_, free)| *free).ok_or(Failure::INSUFFICIENT_CAPACITY)?;
-        self.made += 1;
+        // one more would be the number of none
+        let made = self.made.checked_add(1).filter(|made| *made < u32::MAX);
+        self.made = made.ok_or(Failure::NO_NAMESPACE_ID)?;
         self.slots[slot] = Some(Entry {
             number,
             first,
@@ -291,8 +298,12 @@ impl Table {
             };
             usize::from(format) < FORMATS.len() && entry.number != 0 && is_once(entry.number)
         };
-        let fits = is_apart && from <= self.drive_units.into();
-        fits && self.has_sound_handles() && self.entries().all(|(_, entry)| is_possible(entry))
+        let is_counted = self.made < u32::MAX && self.entries().all(|(_, entry)| entry.made <= self.made);
+        is_apart
+            && is_counted
+            && self.has_sound_handles()
+            && from <= self.drive_units.into()
+            && self.entries().all(|(_, entry)| is_possible(entry))
     }
 }
 
@@ -343,11 +354,22 @@ mod tests {
             |entry: &mut Entry| entry.format = 2,
             |entry: &mut Entry| entry.pending = Pending::Format { format: 2, erases: false },
             |entry: &mut Entry| entry.units = u32::MAX,
+            |entry: &mut Entry| entry.made = 3,
         ] {
             let mut other = table.clone();
             change(other.entry_mut(1).unwrap());
             assert!(!other.is_sound(), "{:?}", other.entry(1));
         }
+    }
+
+    #[test]
+    fn the_last_number_of_a_creation_is_not_given() {
+        let mut table = Table::empty(100, u32::MAX - 2);
+        assert!(table.add(&new(10), 1).is_ok() && table.is_sound());
+        assert_eq!(table.add(&new(10), 2), Err(Failure::NO_NAMESPACE_ID));
+        assert_eq!(table.made, u32::MAX - 1);
+        table.made = u32::MAX;
+        assert!(!table.is_sound());
     }
 
     #[test]

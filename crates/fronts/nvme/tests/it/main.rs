@@ -14,6 +14,7 @@ mod fuzzed;
 mod host_failures;
 mod hostile;
 mod mixed_commands;
+mod namespace_failures;
 mod namespaces;
 mod placement;
 mod power_cuts;

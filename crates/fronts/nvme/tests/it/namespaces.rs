@@ -80,11 +80,11 @@ pub fn on(opcode: u8, namespace: u32, block: u64) -> Submission {
     command(opcode, namespace, [block as u32, (block >> 32) as u32, 0, 0, 0, 0])
 }
 
-fn write(io: &mut Client, namespace: u32, block: u64, data: &[u8]) -> u16 {
+pub fn write(io: &mut Client, namespace: u32, block: u64, data: &[u8]) -> u16 {
     io.write_command(on(nvm::WRITE, namespace, block), data).unwrap().code
 }
 
-fn read(io: &mut Client, namespace: u32, block: u64, bytes: u32) -> Vec<u8> {
+pub fn read(io: &mut Client, namespace: u32, block: u64, bytes: u32) -> Vec<u8> {
     let read = io.read_command(on(nvm::READ, namespace, block), bytes).unwrap();
     assert_eq!(read.code, 0, "block {block} of namespace {namespace}");
     read.data
@@ -738,7 +738,7 @@ fn a_drive_that_is_full_can_be_divided() {
     fill(&mut host, 2, 4);
 }
 
-fn format(admin: &mut Client, number: u32, dword: u32) -> u16 {
+pub fn format(admin: &mut Client, number: u32, dword: u32) -> u16 {
     admin.command(command(admin::FORMAT, number, [dword, 0, 0, 0, 0, 0])).unwrap().code
 }
 
@@ -808,12 +808,12 @@ fn a_format_with_an_erase_leaves_nothing_in_the_image() {
     }
 }
 
-fn sanitize(admin: &mut Client, dword: u32) -> u16 {
+pub fn sanitize(admin: &mut Client, dword: u32) -> u16 {
     admin.command(command(admin::SANITIZE, 0, [dword, 0, 0, 0, 0, 0])).unwrap().code
 }
 
 /// Progress and status of the last Sanitize, and dword 10 of its command.
-fn sanitize_status(admin: &mut Client) -> (u16, u16, u32) {
+pub fn sanitize_status(admin: &mut Client) -> (u16, u16, u32) {
     let log = command(admin::GET_LOG_PAGE, ALL, [0x81 | 127 << 16, 0, 0, 0, 0, 0]);
     let log = admin.read_command(log, 512).unwrap().data;
     let word = |at: usize| u16::from_le_bytes([log[at], log[at + 1]]);
