@@ -1,8 +1,11 @@
 //! Logical blocks of 4096 or 512 bytes, and the drive's units in which they lie.
 
+use std::ops::Range;
+
 use tantalum::{Lpn, UNIT_BYTES};
 
 use crate::failure::Failure;
+use crate::namespaces::SECTOR_BYTES;
 
 /// The blocks of a namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +38,15 @@ pub struct Units {
     pub before: usize,
     /// Bytes of the last unit after the blocks.
     pub after: usize,
+}
+
+/// Blocks that are written all or not at all, even if power fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Whole {
+    /// How many.
+    pub blocks: u32,
+    /// They do not cross a multiple of so many blocks; 0 if they may lie anywhere.
+    pub boundary: u32,
 }
 
 impl BlockSpace {
@@ -75,6 +87,16 @@ impl BlockSpace {
         u64::from(self.first.0) * UNIT_BYTES as u64 + block * u64::from(self.block_bytes)
     }
 
+    /// What is written as a whole on a drive that writes so many units as a whole. The blocks of one unit are. Of several units, as
+    /// many as there are in these wherever the first one begins: the first and the last unit may be written in part.
+    pub fn written_whole(&self, units: u32) -> Whole {
+        let per_unit = self.per_unit();
+        match units {
+            1 => Whole { blocks: per_unit, boundary: per_unit },
+            units => Whole { blocks: (units - 1) * per_unit + 1, boundary: 0 },
+        }
+    }
+
     /// The unit of the drive that is unit `unit` here, if so many from there on exist.
     pub fn unit(&self, unit: Lpn, units: u32) -> Result<Lpn, Failure> {
         let end = (u64::from(unit.0) + u64::from(units)) * u64::from(self.per_unit());
@@ -85,6 +107,13 @@ impl BlockSpace {
     pub fn blocks(&self, first: u64, count: u32) -> Result<Blocks, Failure> {
         let is_there = first.checked_add(count.into()).is_some_and(|end| end <= self.blocks);
         if is_there { Ok(Blocks { first, count }) } else { Err(Failure::OUT_OF_RANGE) }
+    }
+
+    /// The sectors of the drive, of 512 bytes each, that blocks have.
+    pub fn sectors(&self, blocks: Blocks) -> Range<u64> {
+        let per_block = u64::from(self.block_bytes) / SECTOR_BYTES as u64;
+        let first = u64::from(self.first.0) * (UNIT_BYTES / SECTOR_BYTES) as u64 + blocks.first * per_block;
+        first..first + u64::from(blocks.count) * per_block
     }
 
     /// The units in which blocks lie.
@@ -147,6 +176,9 @@ mod tests {
         let elsewhere = BlockSpace::within(512, 1000, 100);
         let there = |first, count| elsewhere.units(elsewhere.blocks(first, count).unwrap());
         assert_eq!(there(9, 2), Units { first: Lpn(1001), ..within });
+        let sectors = |space: &BlockSpace| space.sectors(space.blocks(9, 2).unwrap());
+        assert_eq!((sectors(&space), sectors(&elsewhere)), (9..11, 8009..8011));
+        assert_eq!(sectors(&BlockSpace::within(4096, 1000, 100)), 8072..8088);
         assert_eq!(elsewhere.unit(Lpn(98), 2), Ok(Lpn(1098)));
         assert_eq!(elsewhere.unit(Lpn(99), 2), Err(Failure::OUT_OF_RANGE));
         assert_eq!(elsewhere.unit(Lpn(u32::MAX), u32::MAX), Err(Failure::OUT_OF_RANGE));

@@ -35,6 +35,10 @@ codes! {
     INTERNAL = 0x006,
     /// The host requested it.
     ABORTED = 0x007,
+    /// The other half of a fused pair has failed.
+    FUSED_FAILED = 0x009,
+    /// The other half of a fused pair is not there.
+    FUSED_MISSING = 0x00a,
     /// No such namespace.
     INVALID_NAMESPACE = 0x00b,
     /// Not at this time.
@@ -43,6 +47,8 @@ codes! {
     SGL_LENGTH = 0x00f,
     /// A data pointer of a type that is not supported here.
     SGL_TYPE = 0x011,
+    /// More blocks than can be compared and written as one.
+    ATOMIC_UNIT_EXCEEDED = 0x014,
     /// In-capsule data outside the capsule.
     SGL_OFFSET = 0x016,
     /// A keep-alive timeout that is not supported.
@@ -121,6 +127,8 @@ codes! {
     UNREADABLE = 0x281,
     /// The data differ.
     COMPARE = 0x285,
+    /// Blocks that were never written, or were deallocated, where a host asked to be told.
+    DEALLOCATED = 0x287,
     /// Vendor-specific: a share of an unmapped unit.
     UNMAPPED = 0x1c0,
     /// Vendor-specific: more than the drive can do in one step.
@@ -170,6 +178,11 @@ impl Failure {
     /// Whether it is [`Failure::KEPT_OUT`], whatever the completion reports besides.
     pub fn is_kept_out(&self) -> bool {
         self.with_result(0) == Failure::KEPT_OUT
+    }
+
+    /// Whether it says how blocks were found that are read.
+    pub fn is_of_old_contents(&self) -> bool {
+        [Failure::UNREADABLE, Failure::COMPARE, Failure::DEALLOCATED].contains(&self.with_result(0))
     }
 
     /// How a command of the drive ended.

@@ -35,6 +35,8 @@ pub fn record(tape: &BlockTape, io: IoCommand, space: &BlockSpace, data: &[u8], 
                 tape.take(&BlockEvent::Flush);
             }
         }
+        IoCommand::CompareAndWrite(..) => tape.take(&BlockEvent::Other("Compare and Write")),
+        IoCommand::WriteUncorrectable(_) => tape.take(&BlockEvent::Other("Write Uncorrectable")),
         IoCommand::Copy(..) => tape.take(&BlockEvent::Other("Copy")),
         IoCommand::KeyValue(_) => tape.take(&BlockEvent::Other("a command on records")),
         IoCommand::Vendor(_) => tape.take(&BlockEvent::Other("a vendor command")),

@@ -31,8 +31,9 @@ const FEATURES: [u8; 14] = [
 ];
 
 /// Features that can be set.
-const CHANGEABLE: [u8; 9] = [
+const CHANGEABLE: [u8; 10] = [
     id::ARBITRATION,
+    id::ERROR_RECOVERY,
     id::WRITE_CACHE,
     id::QUEUES,
     id::ATOMICITY,
@@ -48,6 +49,9 @@ const TIMESTAMP_BYTES: u32 = 8;
 
 /// The temperature threshold: that at which the drive would warn, in kelvin.
 const THRESHOLD: u64 = 343;
+
+/// Fields of Error Recovery: `TLER` and `DULBE`.
+const ERROR_RECOVERY: u32 = 0x1_ffff;
 
 fn feature(command: &Submission) -> u8 {
     command.dword(10) as u8
@@ -137,6 +141,9 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
         let (is_changeable, is_of_namespace) = (CHANGEABLE.contains(&feature), is_of_namespace(feature));
         return Ok(Answer::result(u64::from(is_of_namespace) << 1 | u64::from(is_changeable) << 2));
     }
+    if is_of_namespace(feature) && !names_namespace {
+        return Err(Failure::INVALID_NAMESPACE);
+    }
     let is_current = selection(command) == 0;
     let controller = context.controller;
     let set = |default: u32| match is_current {
@@ -144,6 +151,11 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
         false => default.into(),
     };
     let result = match feature {
+        id::ERROR_RECOVERY if is_current => {
+            let set = context.subsystem.namespaces.error_recovery(command.namespace.get());
+            // namespaces with records have none
+            u64::from(set.unwrap_or(0))
+        }
         id::WRITE_CACHE => u64::from(!(is_current && context.subsystem.is_write_through())),
         id::QUEUES => queues(controller.io_queues()),
         id::TEMPERATURE => THRESHOLD,
@@ -192,6 +204,7 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
     }
     let controller = context.controller;
     match feature {
+        id::ERROR_RECOVERY => set_error_recovery(context, command.namespace.get(), value)?,
         id::WRITE_CACHE => context.subsystem.set_write_through(value & 1 == 0),
         id::QUEUES => return grant_queues(controller, value),
         id::KEEP_ALIVE => controller.set_keep_alive_ms(value),
@@ -216,6 +229,23 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
         _ => return Err(Failure::NOT_CHANGEABLE),
     }
     Ok(Answer::default())
+}
+
+/// Sets Error Recovery of a namespace with blocks, or of all that the controller has: a limit of retries, of which the drive makes none,
+/// and whether reads of deallocated blocks fail (NVM, section 4.1.3.2).
+fn set_error_recovery(context: &Context<'_>, number: u32, value: u32) -> Result<(), Failure> {
+    let numbers = match number {
+        0 => return Err(Failure::INVALID_NAMESPACE),
+        ALL_NAMESPACES => context.view.of_blocks(),
+        number if context.view.blocks(number).is_some() => vec![number],
+        // keys that are not there are told anyway
+        _ => return Err(Failure::INVALID_FIELD),
+    };
+    if value & !ERROR_RECOVERY != 0 {
+        return Err(Failure::INVALID_FIELD);
+    }
+    context.subsystem.namespaces.set_error_recovery(&numbers, value);
+    Ok(())
 }
 
 /// Grants I/O queues: as many submission queues as completion queues.

@@ -223,8 +223,10 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.endurance_groups = ENDURANCE_GROUP.into();
     told.submission_bytes = 6 << 4 | 6;
     told.completion_bytes = 4 << 4 | 4;
-    // Compare, Dataset Management, Write Zeroes, Timestamp, Verify, Copy
-    told.io_commands = (1 | 1 << 2 | 1 << 3 | 1 << 6 | 1 << 7 | 1 << 8).into();
+    // Compare, Write Uncorrectable, Dataset Management, Write Zeroes, Timestamp, Verify, Copy
+    told.io_commands = (1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6 | 1 << 7 | 1 << 8).into();
+    // Compare and Write
+    told.fused = 1.into();
     told.copy_formats = 1.into();
     // a flush may name all namespaces
     told.write_cache = 3 << 1 | u8::from(subsystem.has_volatile_cache());
@@ -245,23 +247,25 @@ fn tell_of_namespaces(told: &mut Controller, subsystem: &Subsystem) {
     // one block, if writes across units are not atomic; otherwise those of the namespace with the largest blocks, which has the fewest
     let of_namespaces = table.entries().map(|(_, entry)| entry.space());
     let largest = of_namespaces.max_by_key(|space| space.block_bytes).unwrap_or(BlockSpace::NONE);
-    let whole = written_whole(&device, &largest);
-    let blocks = if whole.boundary == 0 { whole.blocks } else { 0 };
+    let whole = largest.written_whole(device.limits().atomic_write_units);
+    let blocks = if whole.boundary == 0 { less_one(whole.blocks) } else { 0 };
     told.atomic = blocks.into();
     told.atomic_power_fail = blocks.into();
+    told.atomic_compare = blocks.into();
 }
 
 /// What all block namespaces with blocks of this size have in common.
 fn any_block_namespace(device: &Device, space: &BlockSpace) -> Namespace {
     let mut told: Namespace = empty();
-    // the atomic fields and the preferred sizes are valid
-    told.features = 1 << 1 | 1 << 4;
+    // the atomic fields are valid, reads of deallocated blocks can fail, and the preferred sizes are valid
+    told.features = 1 << 1 | 1 << 2 | 1 << 4;
     // deallocated blocks read as zeros, and Write Zeroes deallocates
     told.deallocate = 1 | 1 << 3;
     told.endurance_group = ENDURANCE_GROUP.into();
     let unit = (space.per_unit() - 1) as u16;
-    let Whole { blocks, boundary } = written_whole(device, space);
-    told.atomic = [blocks.into(), blocks.into(), 0.into()];
+    let whole = space.written_whole(device.limits().atomic_write_units);
+    told.atomic = [less_one(whole.blocks).into(); 3];
+    let boundary = less_one(whole.boundary.max(1));
     told.boundary = [boundary.into(), 0.into(), boundary.into()];
     let (page, stripe) = written_best(device, space);
     told.preferred = [page, page, unit, unit].map(Into::into);
@@ -295,22 +299,9 @@ fn block_namespace(subsystem: &Subsystem, entry: &Entry) -> Namespace {
     told
 }
 
-/// Blocks that are written all or not at all, even if power fails.
-struct Whole {
-    /// How many, less one.
-    blocks: u16,
-    /// They do not cross a multiple of so many blocks, less one; 0 if they may lie anywhere.
-    boundary: u16,
-}
-
-/// The blocks of one unit are written atomically. Of several units, as many as there are in these wherever the first one
-/// begins: the first and the last unit may be written in part.
-fn written_whole(device: &Device, space: &BlockSpace) -> Whole {
-    let (units, per_unit) = (device.limits().atomic_write_units, space.per_unit());
-    match units {
-        1 => Whole { blocks: (per_unit - 1) as u16, boundary: (per_unit - 1) as u16 },
-        units => Whole { blocks: ((units - 1) * per_unit) as u16, boundary: 0 },
-    }
+/// A number of blocks as the standard tells it.
+fn less_one(blocks: u32) -> u16 {
+    (blocks - 1) as u16
 }
 
 /// What the flash is written with best, in blocks less one: a whole page, and a page on every plane, as far as one command
@@ -347,7 +338,7 @@ fn nvm_controller() -> NvmController {
     // the number of the largest blocks that a command can name
     let largest = FORMATS.iter().max().copied().unwrap_or(0);
     let most = ((u64::from(largest) << 16) / UNIT_BYTES as u64).trailing_zeros() as u8;
-    told.limits = [most, most, 0];
+    told.limits = [most, most, most];
     told
 }
 

@@ -37,10 +37,11 @@ const PAGES: [u8; 9] = [
 ];
 
 /// I/O commands on blocks besides those of the drive for vendors, and whether they change some.
-const NVM_COMMANDS: [(u8, bool); 8] = [
+const NVM_COMMANDS: [(u8, bool); 9] = [
     (nvm::FLUSH, false),
     (nvm::WRITE, true),
     (nvm::READ, false),
+    (nvm::WRITE_UNCORRECTABLE, true),
     (nvm::COMPARE, false),
     (nvm::WRITE_ZEROES, true),
     (nvm::DATASET_MANAGEMENT, true),

@@ -94,7 +94,9 @@ pub fn copy(part: Part<'_>, when: When, to: u64, data: &[u8], force: Force, plac
 fn copy_range(part: Part<'_>, when: When, source: Blocks, target: Blocks, placed: Placed) -> Worked {
     let (from, onto) = (part.space.units(source), part.space.units(target));
     if !placed.is_named() && from.are_whole() && onto.are_whole() && !overlap(from, onto) {
-        return share(part, when, from, onto, placed);
+        part.check_readable(source)?;
+        let (answer, shared_ns) = share(part, when, from, onto, placed)?;
+        return Ok((answer, shared_ns.max(part.unmark(target, when)?)));
     }
     let (answer, read_ns) = read::read(part, when, source, Vec::new())?;
     let (answer, written_ns) = write(part, when, target, answer.data, Force(false), placed)

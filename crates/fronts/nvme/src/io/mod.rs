@@ -5,6 +5,7 @@
 
 pub(crate) mod copy;
 pub(crate) mod deallocate;
+mod fused;
 pub mod handles;
 pub mod key_value;
 mod part;
@@ -49,8 +50,12 @@ pub enum IoCommand {
     Write(Blocks, Force, Placed),
     /// Compares blocks with what the host sends.
     Compare(Blocks),
+    /// Writes blocks if they are equal to what the host sends first.
+    CompareAndWrite(Blocks, Force, Placed),
     /// Makes blocks read as zeros.
     WriteZeroes(Blocks, Force, Placed),
+    /// Makes blocks unreadable until they are written.
+    WriteUncorrectable(Blocks),
     /// Reads blocks without returning them.
     Verify(Blocks),
     /// Deallocates ranges: their number, and whether the host requests deallocation or only hints at its use of them.
@@ -137,6 +142,7 @@ impl IoCommand {
             nvm::COMPARE => IoCommand::Compare(transferred()?),
             // bit 23 is about all blocks of the namespace, and not offered
             nvm::WRITE_ZEROES => IoCommand::WriteZeroes(blocks()?, force, Placed::of(command, 7)?),
+            nvm::WRITE_UNCORRECTABLE => IoCommand::WriteUncorrectable(blocks()?),
             nvm::VERIFY => IoCommand::Verify(blocks()?),
             nvm::DATASET_MANAGEMENT => {
                 IoCommand::Deallocate((command.dword(10) & 0xff) + 1, command.bit(11, 2))
@@ -157,11 +163,15 @@ impl IoCommand {
     /// The data that it moves.
     pub fn transfer(&self, space: &BlockSpace) -> Transfer {
         match *self {
-            IoCommand::Flush | IoCommand::WriteZeroes(..) | IoCommand::Verify(_) => Transfer::None,
+            IoCommand::Flush
+            | IoCommand::WriteZeroes(..)
+            | IoCommand::WriteUncorrectable(_)
+            | IoCommand::Verify(_) => Transfer::None,
             IoCommand::Read(blocks) => Transfer::ToHost(space.bytes(blocks.count) as u32),
             IoCommand::Write(blocks, ..) | IoCommand::Compare(blocks) => {
                 Transfer::FromHost(space.bytes(blocks.count) as u32)
             }
+            IoCommand::CompareAndWrite(blocks, ..) => Transfer::FromHost(2 * space.bytes(blocks.count) as u32),
             IoCommand::Deallocate(ranges, _) => Transfer::FromHost(ranges * deallocate::RANGE_BYTES),
             IoCommand::Copy(_, ranges, ..) => Transfer::FromHost(ranges * copy::RANGE_BYTES),
             IoCommand::Handles(command) => command.transfer(),
@@ -195,8 +205,10 @@ impl IoCommand {
     }
 
     /// The units and the direction, if it is a read, or a write of whole units: these may be issued together.
-    pub fn access(&self, subsystem: &Subsystem, space: &BlockSpace) -> Option<(Units, Direction)> {
+    pub fn access(&self, subsystem: &Subsystem, target: &Target) -> Option<(Units, Direction)> {
+        let space = &target.space;
         match *self {
+            _ if target.is_checked() => None,
             IoCommand::Read(blocks) => Some((space.units(blocks), Direction::ToHost)),
             IoCommand::Write(blocks, fua, placed) => {
                 let force = Force(fua.0 || subsystem.is_write_through());
@@ -221,7 +233,8 @@ impl IoCommand {
     /// Executes it, with the data that came from the host.
     pub fn work(self, subsystem: &Subsystem, target: &Target, when: When, data: Vec<u8>) -> Worked {
         let namespaces = &subsystem.namespaces;
-        let part = Part::new(subsystem.queue.drive(), namespaces.fence(target), &target.space);
+        let (drive, fence) = (subsystem.queue.drive(), namespaces.fence(target));
+        let part = Part::new(drive, fence, target, namespaces.uncorrectable());
         let force = |force: Force| Force(force.0 || subsystem.is_write_through());
         let worked = match self {
             IoCommand::Flush => write::flush(subsystem.queue.drive(), when),
@@ -230,8 +243,17 @@ impl IoCommand {
                 write::write(part, when, blocks, data, force(fua), placed)
             }
             IoCommand::Compare(blocks) => read::compare(part, when, blocks, &data),
+            IoCommand::CompareAndWrite(blocks, fua, placed) => {
+                fused::compare_and_write(part, when, blocks, data, force(fua), placed)
+            }
             IoCommand::WriteZeroes(blocks, fua, placed) => {
                 write::write_zeroes(part, when, blocks, force(fua), placed)
+            }
+            IoCommand::WriteUncorrectable(blocks) => {
+                let kept = namespaces.kept(&subsystem.queue)?;
+                let worked = write::write_uncorrectable(part, when, kept, blocks);
+                namespaces.outdate_views();
+                worked
             }
             IoCommand::Verify(blocks) => read::verify(part, when, blocks),
             IoCommand::Deallocate(_, is_wanted) => {

@@ -1,24 +1,78 @@
 //! The drive as a command may use it: through its namespace's right, which is checked each time that the drive is locked.
 
-use tantalum::{Completion, Handle, Lpn, Reply, Request};
+use tantalum::{Completion, Handle, Lpn, NamespaceId, Nanoseconds, Reply, Request};
 use tantalum_drive::{DeviceGuard, Drive, Fence, Transfer, When};
 
-use crate::blocks::BlockSpace;
+use crate::blocks::{BlockSpace, Blocks};
 use crate::failure::Failure;
+use crate::namespaces::{Target, Uncorrectable};
 
 /// The drive for a command of one namespace.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
     drive: &'a Drive,
     fence: Fence<'a>,
+    target: &'a Target,
+    uncorrectable: &'a Uncorrectable,
     /// The namespace's blocks.
     pub space: &'a BlockSpace,
 }
 
 impl<'a> Part<'a> {
-    /// For a command that has this right, of a namespace with these blocks.
-    pub fn new(drive: &'a Drive, fence: Fence<'a>, space: &'a BlockSpace) -> Part<'a> {
-        Part { drive, fence, space }
+    /// For a command of this namespace, which had this right to it when it was checked.
+    pub fn new(
+        drive: &'a Drive,
+        fence: Fence<'a>,
+        target: &'a Target,
+        uncorrectable: &'a Uncorrectable,
+    ) -> Part<'a> {
+        Part { drive, fence, target, uncorrectable, space: &target.space }
+    }
+
+    /// Blocks of the drive that hosts have marked as not readable; `None` if there were none when the command was checked.
+    pub fn uncorrectable(&self) -> Option<&'a Uncorrectable> {
+        Some(self.uncorrectable).filter(|_| self.target.has_marks)
+    }
+
+    /// Refuses blocks that are marked as not readable, and deallocated ones if a host asked for that. Another command may change that
+    /// at any time.
+    pub fn check_readable(&self, blocks: Blocks) -> Result<(), Failure> {
+        if !self.target.is_checked() {
+            return Ok(());
+        }
+        self.check_readable_on(&self.lock()?, blocks)
+    }
+
+    /// As [`Part::check_readable`], for whoever has the drive.
+    pub fn check_readable_on(&self, device: &DeviceGuard<'_>, blocks: Blocks) -> Result<(), Failure> {
+        if self.uncorrectable().is_some_and(|marks| marks.touches(self.space.sectors(blocks))) {
+            return Err(Failure::UNREADABLE);
+        }
+        let units = self.space.units(blocks);
+        let mut all = (units.first.0..units.first.0 + units.count).map(Lpn);
+        match self.target.reports_deallocated && !all.all(|lpn| device.is_mapped(lpn)) {
+            true => Err(Failure::DEALLOCATED),
+            false => Ok(()),
+        }
+    }
+
+    /// Marks blocks as not readable, in the drive's own namespace. Returns when that is durable.
+    pub fn mark(
+        &self,
+        device: &mut DeviceGuard<'_>,
+        when: When,
+        kept: NamespaceId,
+        blocks: Blocks,
+    ) -> Result<Nanoseconds, Failure> {
+        self.uncorrectable.mark(device, when, kept, self.space.sectors(blocks))
+    }
+
+    /// Takes the marks of blocks away that were written, when that is durable. Returns when.
+    pub fn unmark(&self, blocks: Blocks, when: When) -> Result<Nanoseconds, Failure> {
+        match self.uncorrectable() {
+            None => Ok(0),
+            Some(marks) => marks.clear(&mut self.lock()?, when, self.space.sectors(blocks)),
+        }
     }
 
     /// Locks the drive.

@@ -14,6 +14,7 @@ const VERIFY_UNITS: u32 = 128;
 
 /// Reads blocks into a buffer with arbitrary contents.
 pub fn read(part: Part<'_>, when: When, blocks: Blocks, mut buffer: Vec<u8>) -> Worked {
+    part.check_readable(blocks)?;
     let units = part.space.units(blocks);
     buffer.resize(units.bytes(), 0);
     let completion = part.read(units.first, &mut buffer, when)?;
@@ -33,6 +34,7 @@ pub fn compare(part: Part<'_>, when: When, blocks: Blocks, data: &[u8]) -> Worke
 
 /// Fails if blocks cannot be read.
 pub fn verify(part: Part<'_>, when: When, blocks: Blocks) -> Worked {
+    part.check_readable(blocks)?;
     let units = part.space.units(blocks);
     let (mut lpn, end) = (units.first, units.first.0 + units.count);
     let mut done_ns = 0;

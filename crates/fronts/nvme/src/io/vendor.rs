@@ -2,6 +2,8 @@
 //!
 //! Units of 4 KiB are named by their numbers, whatever the size of a logical block.
 
+use std::ops;
+
 use tantalum::{Generation, Hint, Lpn, METADATA_BYTES, ShareRange, TxId, UNIT_BYTES};
 use tantalum_drive::{InReply, Output, Request, When};
 use zerocopy::little_endian::{U32, U64};
@@ -14,7 +16,7 @@ use super::work::Worked;
 use crate::blocks::BlockSpace;
 use crate::failure::Failure;
 use crate::mailbox::Answer;
-use crate::namespaces::{Namespaces, Target};
+use crate::namespaces::{Namespaces, SECTOR_BYTES, Target};
 use crate::wire::command::Submission;
 use crate::wire::opcode::vendor as opcode;
 
@@ -189,7 +191,13 @@ impl VendorCommand {
         if let Some(transaction) = self.transaction() {
             namespaces.check_transaction(transaction, target)?;
         }
-        let reply = part.perform(self.request(part.space, namespaces, data)?, when)?;
+        let request = self.request(part.space, namespaces, data)?;
+        if let Some(marks) = part.uncorrectable()
+            && units_of(&request).into_iter().any(|(lpn, units)| marks.touches(sectors_of(lpn, units)))
+        {
+            return Err(Failure::UNREADABLE);
+        }
+        let reply = part.perform(request, when)?;
         let done_ns = reply.done_ns;
         let result = match reply.output {
             Output::Transaction(tx) => {
@@ -254,6 +262,30 @@ impl VendorCommand {
             }
         })
     }
+}
+
+/// The units of the drive that a request names.
+fn units_of(request: &Request) -> Vec<(Lpn, u32)> {
+    match request {
+        Request::Share { ranges, .. } => {
+            ranges.iter().flat_map(|range| [(range.dst, range.units), (range.src, range.units)]).collect()
+        }
+        Request::Remap { src, dst, units } => vec![(*src, *units), (*dst, *units)],
+        Request::WriteAtomic { writes } | Request::WriteBatch { writes, .. } => {
+            writes.iter().map(|(lpn, _)| (*lpn, 1)).collect()
+        }
+        Request::TxWrite { lpn, .. } | Request::TxRead { lpn, .. } => vec![(*lpn, 1)],
+        Request::WriteHinted { lpn, hint, .. } => {
+            [Some(*lpn), hint.home].into_iter().flatten().map(|lpn| (lpn, 1)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The drive's sectors of 512 bytes in these units.
+fn sectors_of(lpn: Lpn, units: u32) -> ops::Range<u64> {
+    let per_unit = (UNIT_BYTES / SECTOR_BYTES) as u64;
+    u64::from(lpn.0) * per_unit..(u64::from(lpn.0) + u64::from(units)) * per_unit
 }
 
 /// Where a range of the namespace is on the drive.

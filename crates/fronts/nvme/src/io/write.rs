@@ -1,6 +1,6 @@
 //! Write, Write Zeroes, Flush.
 
-use tantalum::{Command, Handle, Lpn, Nanoseconds, UNIT_BYTES};
+use tantalum::{Command, Handle, Lpn, NamespaceId, Nanoseconds, UNIT_BYTES};
 use tantalum_drive::{DeviceGuard, Drive, Request, When};
 
 use super::part::Part;
@@ -30,20 +30,63 @@ pub fn write(
     blocks: Blocks,
     data: Vec<u8>,
     Force(fua): Force,
-    Placed { handle, .. }: Placed,
+    placed: Placed,
 ) -> Worked {
     let units = part.space.units(blocks);
-    if units.are_whole() {
-        let completion = part.write(units.first, &data, fua, handle, when)?;
+    if units.are_whole() && part.uncorrectable().is_none() {
+        let completion = part.write(units.first, &data, fua, placed.handle, when)?;
         return Ok((Answer::spare(data), completion.done_ns));
     }
-    let mut buffer = vec![0; units.bytes()];
-    buffer[units.before..units.before + data.len()].copy_from_slice(&data);
+    let done_ns = write_on(&mut part.lock()?, part, when, blocks, &data, Force(fua), placed)?;
+    Ok((Answer::spare(data), done_ns))
+}
+
+/// Writes new data to blocks, for whoever has the drive.
+pub fn write_on(
+    device: &mut DeviceGuard<'_>,
+    part: Part<'_>,
+    when: When,
+    blocks: Blocks,
+    data: &[u8],
+    Force(fua): Force,
+    Placed { handle, .. }: Placed,
+) -> Result<Nanoseconds, Failure> {
+    let units = part.space.units(blocks);
+    let (mut buffer, mut read_ns) = (Vec::new(), 0);
+    let data = match units.are_whole() {
+        true => data,
+        false => {
+            buffer.resize(units.bytes(), 0);
+            buffer[units.before..units.before + data.len()].copy_from_slice(data);
+            read_ns = surround(device, when, units, &mut buffer)?;
+            &buffer
+        }
+    };
+    let marks = part.uncorrectable();
+    let unmarked = marks.and_then(|marks| marks.without(device, part.space.sectors(blocks)));
+    let (Some(marks), Some(unmarked)) = (marks, unmarked) else {
+        let write = Command::Write { lpn: units.first, data, fua, handle };
+        return Ok(device.issue_or_share(write, when)?.done_ns.max(read_ns));
+    };
+    if units.count > device.limits().atomic_units {
+        let write = Command::Write { lpn: units.first, data, fua: true, handle };
+        let written_ns = device.issue(write, when)?.done_ns;
+        let cleared_ns = marks.clear(device, when, part.space.sectors(blocks))?;
+        return Ok(cleared_ns.max(written_ns).max(read_ns));
+    }
+    let lpns = (units.first.0..).map(Lpn);
+    let writes: Vec<(Lpn, &[u8])> = lpns.zip(data.chunks_exact(UNIT_BYTES)).collect();
+    let write = Command::WriteBatch { writes: &writes, records: &unmarked.records() };
+    let done_ns = device.issue(write, when)?.done_ns;
+    marks.are_stored(device, unmarked);
+    Ok(done_ns.max(read_ns))
+}
+
+/// Marks blocks as not readable until they are written.
+pub fn write_uncorrectable(part: Part<'_>, when: When, kept: NamespaceId, blocks: Blocks) -> Worked {
     let mut device = part.lock()?;
-    let read_ns = surround(&mut device, when, units, &mut buffer)?;
-    let write = Command::Write { lpn: units.first, data: &buffer, fua, handle };
-    let completion = device.issue_or_share(write, when)?;
-    Ok((Answer::spare(data), completion.done_ns.max(read_ns)))
+    let done_ns = part.mark(&mut device, when, kept, blocks)?;
+    Ok((Answer::default(), done_ns))
 }
 
 /// Makes blocks read as zeros. Whole units are deallocated.
@@ -67,7 +110,8 @@ pub fn write_zeroes(
         done_ns = done_ns.max(completion.done_ns);
     }
     drop(device);
-    flush_if(force, part, when, done_ns)
+    let unmarked_ns = part.unmark(blocks, when)?;
+    flush_if(force, part, when, done_ns.max(unmarked_ns))
 }
 
 /// The units that are covered only in part.
@@ -101,6 +145,7 @@ mod tests {
 
     use super::*;
     use crate::blocks::BlockSpace;
+    use crate::namespaces::{Uncorrectable, View};
 
     /// A drive on which writes of five units are all or nothing, with a small cache.
     fn drive() -> Drive {
@@ -116,7 +161,9 @@ mod tests {
     /// operation of the write, and of what pushes it out of the cache.
     #[test]
     fn a_write_of_the_size_that_is_told_is_never_torn_wherever_it_begins() {
-        let (space, fences) = (BlockSpace::new(512, 2048), Fences::default());
+        let (space, fences, marks) =
+            (BlockSpace::new(512, 2048), Fences::default(), Uncorrectable::default());
+        let target = *View::undivided(space, Vec::new()).blocks(1).unwrap();
         let whole = (5 - 1) * u64::from(space.per_unit()) + 1;
         let (mut cuts, mut old, mut new) = (0, 0, 0);
         for (begins, fua) in (80..88).flat_map(|begins| [(begins, false), (begins, true)]) {
@@ -126,7 +173,7 @@ mod tests {
                 let write_blocks = |blocks: Blocks, byte: u8, fua: bool| {
                     let data = vec![byte; blocks.count as usize * 512];
                     let at_ns = drive.lock().time_ns();
-                    let part = Part::new(&drive, Fence::new(&fences, 0), &space);
+                    let part = Part::new(&drive, Fence::new(&fences, 0), &target, &marks);
                     write(part, at_ns.into(), blocks, data, Force(fua), Placed::default()).is_ok()
                 };
                 assert!(write_blocks(Blocks { first: 0, count: 512 }, 1, true));

@@ -42,8 +42,9 @@ impl Namespaces {
         state.table.clone().add(new, u32::MAX)?;
         let number = self.free_number(queue, &mut state)?;
         let mut next = state.table.clone();
-        next.add(new, number)?;
+        let slot = next.add(new, number)?;
         let done_ns = self.replace(queue, &mut state, next)?;
+        state.error_recovery[slot] = 0;
         Ok(Change { result: number, done_ns })
     }
 
@@ -169,8 +170,11 @@ impl Namespaces {
         }
         let when = queue.answers().when(0);
         queue.drive().perform(Request::Flush, when)?;
-        let erases = |entry: &Entry| matches!(entry.pending, Pending::Format { erases: true, .. });
-        let purged = if left.iter().any(erases) { purge(queue) } else { Ok(()) };
+        for entry in &left {
+            let when = queue.answers().when(0);
+            self.uncorrectable.clear(&mut queue.drive().lock(), when, entry.sectors())?;
+        }
+        let purged = if left.iter().any(Entry::erases) { purge(queue) } else { Ok(()) };
         if purged == Err(Failure::POWER_LOSS) {
             return Err(Failure::POWER_LOSS);
         }

@@ -21,6 +21,7 @@ mod placement_log;
 mod sanitize;
 mod stored;
 mod table;
+mod uncorrectable;
 mod view;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,19 +29,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use tantalum::{Device, NamespaceId};
-use tantalum_drive::{Drive, Fence, Fences};
+use tantalum_drive::{Drive, Fence, Fences, Queue};
 
 pub use changes::Change;
 pub use handles::{DriveHandles, Handles};
 pub use placement_log::{Recorded, event_kinds};
 pub use stored::TableError;
 pub use table::{Attached, Entry, FORMATS, NewNamespace, Pending, SLOTS, Sanitize, SanitizeState, Table};
+pub use uncorrectable::{SECTOR_BYTES, Uncorrectable};
 pub use view::{Target, View};
 
 use crate::controller::Controller;
 use crate::failure::Failure;
 use placement_log::PlacementLog;
 use stored::Storage;
+use view::Part;
 
 /// The namespace with the drive's blocks, if it was never divided.
 pub const BLOCK_NAMESPACE: u32 = 1;
@@ -66,6 +69,8 @@ pub struct Namespaces {
     /// Held by whoever executes a Sanitize: after a power loss the one that it interrupts has to end before another one begins, and
     /// before hosts have the drive.
     sanitizer: Mutex<()>,
+    /// Blocks that hosts have marked as not readable.
+    uncorrectable: Uncorrectable,
     /// Open transactions, and the part in which each was begun.
     transactions: Mutex<FxHashMap<u64, (u8, u64)>>,
 }
@@ -75,7 +80,12 @@ struct State {
     table: Table,
     storage: Storage,
     placement: PlacementLog,
+    /// What hosts have set as Error Recovery, by slot of the table.
+    error_recovery: [u32; SLOTS],
 }
+
+/// The bit of Error Recovery with which reads of deallocated blocks fail (`DULBE`).
+const REPORTS_DEALLOCATED: u32 = 1 << 16;
 
 impl Namespaces {
     /// The namespaces of a drive. One that has no table yet has namespace 1, with blocks of this size.
@@ -84,14 +94,22 @@ impl Namespaces {
         let key_value: Vec<_> = device.namespaces().iter().map(|namespace| namespace.namespace).collect();
         let highest = highest_of(device.last_namespace());
         let (table, storage) = stored::load(&mut device, block_bytes)?;
+        let uncorrectable = Uncorrectable::default();
+        uncorrectable.load(&mut device, storage.kept())?;
         drop(device);
         let namespaces = Namespaces {
             key_value,
             highest: highest.into(),
-            state: Mutex::new(State { table, storage, placement: PlacementLog::default() }),
+            state: Mutex::new(State {
+                table,
+                storage,
+                placement: PlacementLog::default(),
+                error_recovery: [0; SLOTS],
+            }),
             version: AtomicU64::new(0),
             parts: std::array::from_fn(|_| Fences::default()),
             sanitizer: Mutex::default(),
+            uncorrectable,
             transactions: Mutex::default(),
         };
         assert!(
@@ -108,7 +126,8 @@ impl Namespaces {
         let mut state = self.lock();
         let mut device = drive.lock();
         let (table, storage) = stored::load(&mut device, block_bytes)?;
-        *state = State { table, storage, placement: PlacementLog::default() };
+        self.uncorrectable.load(&mut device, storage.kept())?;
+        *state = State { table, storage, placement: PlacementLog::default(), error_recovery: [0; SLOTS] };
         self.parts.iter().for_each(|part| part.withdraw(&device));
         self.highest.store(highest_of(device.last_namespace()), Ordering::Relaxed);
         self.transactions.lock().clear();
@@ -165,8 +184,40 @@ impl Namespaces {
     /// What a controller sees.
     pub fn view(&self, controller: &Controller) -> View {
         let state = self.lock();
-        let right = |slot: usize| self.parts[slot].current();
-        View::new(self.version(), &state.table, controller.attached(), &self.key_value, right)
+        let has_marks = !self.uncorrectable.is_empty();
+        let of = |slot: usize| Part {
+            right: self.parts[slot].current(),
+            reports_deallocated: state.reports_deallocated(slot),
+            has_marks,
+        };
+        View::new(self.version(), &state.table, controller.attached(), &self.key_value, of)
+    }
+
+    /// What hosts have set as Error Recovery for a namespace with blocks.
+    pub fn error_recovery(&self, number: u32) -> Option<u32> {
+        let state = self.lock();
+        state.table.find(number).map(|(slot, _)| state.error_recovery[slot])
+    }
+
+    /// Sets Error Recovery of namespaces with blocks, until the drive loses power.
+    pub fn set_error_recovery(&self, numbers: &[u32], value: u32) {
+        let mut state = self.lock();
+        for number in numbers {
+            if let Some((slot, _)) = state.table.find(*number) {
+                state.error_recovery[slot] = value;
+            }
+        }
+        self.outdate_views();
+    }
+
+    /// Blocks that hosts have marked as not readable.
+    pub fn uncorrectable(&self) -> &Uncorrectable {
+        &self.uncorrectable
+    }
+
+    /// The drive's own namespace, in which marks are kept. It is made if there is none.
+    pub fn kept(&self, queue: &Queue) -> Result<NamespaceId, Failure> {
+        self.lock().storage.namespace(queue)
     }
 
     /// The right that a command has to its part of the drive.
@@ -205,6 +256,12 @@ impl Namespaces {
     /// A transaction has ended.
     pub fn end_transaction(&self, transaction: u64) {
         self.transactions.lock().remove(&transaction);
+    }
+}
+
+impl State {
+    fn reports_deallocated(&self, slot: usize) -> bool {
+        self.error_recovery.get(slot).is_some_and(|value| value & REPORTS_DEALLOCATED != 0)
     }
 }
 

@@ -3,12 +3,12 @@
 //! The table says that it is under way before anything is done, so a power cut only interrupts it, and says that it is complete when it
 //! is. Meanwhile no command of a host reaches the drive. The namespaces stay, with their numbers and formats, and without contents.
 
-use tantalum::{Key, NamespaceId};
+use tantalum::{Key, NamespaceId, UNIT_BYTES};
 use tantalum_drive::{Delivery, InReply, Output, Queue, Request};
 
 use super::changes::{Change, deallocate, purge};
 use super::table::{Sanitize, SanitizeState};
-use super::{Namespaces, SLOTS};
+use super::{Namespaces, SECTOR_BYTES, SLOTS};
 use crate::failure::Failure;
 
 /// Records deleted at a time.
@@ -101,6 +101,8 @@ impl Namespaces {
             queue.drive().perform(Request::ClearFileLists { file: None }, queue.answers().when(0))?;
         }
         queue.drive().perform(Request::Flush, queue.answers().when(0))?;
+        let sectors = 0..u64::from(units) * (UNIT_BYTES / SECTOR_BYTES) as u64;
+        self.uncorrectable().clear(&mut queue.drive().lock(), queue.answers().when(0), sectors)?;
         purge(queue)
     }
 }

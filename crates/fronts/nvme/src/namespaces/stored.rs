@@ -269,6 +269,11 @@ fn read(device: &mut Device, namespace: NamespaceId, key: Key) -> Result<Option<
 }
 
 impl Storage {
+    /// The namespace of the table, if there is one.
+    pub fn kept(&self) -> Option<NamespaceId> {
+        self.namespace
+    }
+
     /// Stores a table. Returns when it is durable. If that fails, the stored one is the one before.
     pub fn store(&mut self, queue: &Queue, table: &Table) -> Result<Nanoseconds, Failure> {
         let namespace = self.namespace(queue)?;

@@ -1,9 +1,11 @@
 //! The table of block namespaces: which units each has, its format, and to which hosts it is attached.
 
+use std::ops::Range;
+
 use tantalum::UNIT_BYTES;
 
-use super::BLOCK_NAMESPACE;
 use super::handles::{DriveHandles, Handles};
+use super::{BLOCK_NAMESPACE, SECTOR_BYTES};
 use crate::blocks::BlockSpace;
 use crate::failure::Failure;
 
@@ -152,6 +154,12 @@ impl Entry {
     /// Its blocks.
     pub fn space(&self) -> BlockSpace {
         BlockSpace::within(FORMATS[usize::from(self.format)], self.first, self.units)
+    }
+
+    /// The drive's sectors of 512 bytes that it has.
+    pub fn sectors(&self) -> Range<u64> {
+        let per_unit = (UNIT_BYTES / SECTOR_BYTES) as u64;
+        u64::from(self.first) * per_unit..(u64::from(self.first) + u64::from(self.units)) * per_unit
     }
 
     /// Whether commands may use it.

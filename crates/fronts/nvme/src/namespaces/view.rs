@@ -16,6 +16,30 @@ pub struct Target {
     pub(super) slot: u8,
     /// The right to its part of the drive.
     pub(super) right: u64,
+    /// Whether reads of deallocated blocks fail.
+    pub reports_deallocated: bool,
+    /// Whether the drive has blocks that are marked as not readable.
+    pub has_marks: bool,
+}
+
+/// How it stands with a part of the drive, besides the table.
+pub(super) struct Part {
+    pub right: u64,
+    pub reports_deallocated: bool,
+    pub has_marks: bool,
+}
+
+impl Target {
+    /// Whether commands find out about blocks before they read or write them.
+    #[inline]
+    pub fn is_checked(&self) -> bool {
+        self.reports_deallocated | self.has_marks
+    }
+
+    fn new(slot: usize, space: BlockSpace, part: &Part) -> Target {
+        let Part { right, reports_deallocated, has_marks } = *part;
+        Target { space, slot: slot as u8, right, reports_deallocated, has_marks }
+    }
 }
 
 /// The namespaces that are attached to a controller.
@@ -34,15 +58,15 @@ pub struct View {
 }
 
 impl View {
-    /// Of a table, with a bit for each slot that is attached. `right` gives the present right to a part.
+    /// Of a table, with a bit for each slot that is attached. `part` says how it stands with a part.
     pub(super) fn new(
         version: u64,
         table: &Table,
         attached: u32,
         key_value: &[NamespaceId],
-        right: impl Fn(usize) -> u64,
+        part: impl Fn(usize) -> Part,
     ) -> View {
-        let target = |slot: usize, space| Target { space, slot: slot as u8, right: right(slot) };
+        let target = |slot: usize, space| Target::new(slot, space, &part(slot));
         let has = |slot: usize, entry: &Entry| attached >> slot & 1 == 1 && entry.is_usable();
         let blocks = || table.entries().filter(|(slot, entry)| has(*slot, entry));
         View {
@@ -64,7 +88,8 @@ impl View {
 
     /// Of a drive that was never divided, for whoever decodes commands without executing them.
     pub fn undivided(space: BlockSpace, key_value: Vec<NamespaceId>) -> View {
-        let target = |slot: usize, space| Target { space, slot: slot as u8, right: 0 };
+        let part = Part { right: 0, reports_deallocated: false, has_marks: false };
+        let target = |slot: usize, space| Target::new(slot, space, &part);
         let blocks = vec![(super::BLOCK_NAMESPACE, target(0, space))];
         let records = target(RECORDS, BlockSpace::NONE);
         let (handles, sanitize) = (vec![Vec::new()], Sanitize::default());

@@ -3,8 +3,11 @@
 //! A command whose data are not in its capsule waits until the connection's budget has room for them. Then the data are
 //! requested from the host, or read from the drive. Commands without data do not wait.
 
+use std::ops::Range;
+
 use super::aborts::{self, Abort};
 use super::fabrics_command::FabricsCommand;
+use super::fused::Half;
 use super::receiver::Capsule;
 use super::request::{Request, Work};
 use super::transfers::Arrived;
@@ -16,32 +19,51 @@ use crate::mailbox::Answer;
 use crate::wire::command::{Completion, Submission};
 use crate::wire::pdu::Fatal;
 
+/// A command that was checked, and where its data are, if they are in its capsule.
+pub(super) type Checked = (Request, Option<Range<usize>>);
+
 impl Session {
     /// Takes a command, with the data that were in its capsule.
     pub(super) fn take_command(&mut self, capsule: Capsule) -> Result<(), Fatal> {
-        let Capsule { command, data, is_damaged } = capsule;
         if self.commands.len() >= self.attachment.entries() {
             return Err(Fatal::Sequence);
         }
         self.attachment.advance();
-        let id = command.id.get();
-        if self.commands.contains(id) {
-            self.respond(id, 0, Some(Failure::ID_CONFLICT));
-            return Ok(());
+        let half = Half::of(&capsule.command);
+        if half != Ok(Some(Half::Second)) {
+            self.end_open_pair();
         }
-        match Request::check(&command, data.len(), &self.attachment, &self.subsystem) {
-            Ok((request, None)) => self.accept(request, is_damaged),
-            Ok((request, Some(range))) => {
-                let (mut data, bytes) = (data, range.len());
-                data.truncate(range.end);
-                data.drain(..range.start);
-                self.budget.hold(bytes);
-                self.commands.add(request, bytes);
-                self.execute_unless(is_damaged, id, data);
-            }
-            Err(failure) => self.refuse(&command, failure),
+        match half {
+            Err(failure) => self.refuse(&capsule.command, failure),
+            Ok(Some(Half::First)) => self.take_first(capsule),
+            Ok(Some(Half::Second)) => self.take_second(capsule),
+            Ok(None) => match self.check(&capsule) {
+                Ok(checked) => self.begin(checked, capsule),
+                Err(failure) => self.refuse(&capsule.command, failure),
+            },
         }
         Ok(())
+    }
+
+    /// Checks a command. Returns also where its data are, if they are in its capsule.
+    pub(super) fn check(&self, capsule: &Capsule) -> Result<Checked, Failure> {
+        let Capsule { command, data, .. } = capsule;
+        match self.commands.contains(command.id.get()) {
+            true => Err(Failure::ID_CONFLICT),
+            false => Request::check(command, data.len(), &self.attachment, &self.subsystem),
+        }
+    }
+
+    /// Begins with a command that was checked.
+    pub(super) fn begin(&mut self, (request, range): Checked, capsule: Capsule) {
+        let Capsule { mut data, is_damaged, .. } = capsule;
+        let Some(range) = range else { return self.accept(request, is_damaged) };
+        let (id, bytes) = (request.id(), range.len());
+        data.truncate(range.end);
+        data.drain(..range.start);
+        self.budget.hold(bytes);
+        self.commands.add(request, bytes);
+        self.execute_unless(is_damaged, id, data);
     }
 
     /// Executes a command without data in its capsule, or queues it until its data have room.
@@ -105,6 +127,7 @@ impl Session {
         let Some(request) = self.commands.get(id) else { return };
         let data = request.cut(data);
         match request.work {
+            _ if request.is_fused() => self.take_half(id, data),
             Work::Io(target, io) => {
                 if self.in_drive.give(id, target, io, data) {
                     self.issue();
@@ -156,7 +179,7 @@ impl Session {
                 "the drive has done command {}, which is not under way",
                 done.id
             );
-            self.complete(done.id, done.ended);
+            self.complete_in_drive(done.id, done.ended);
         }
     }
 
@@ -192,10 +215,13 @@ impl Session {
         self.complete(id, Ok(aborts::answer(is_aborted)));
     }
 
-    /// Aborts a command of this queue if it waits: for an event, for the budget, or for its data. It is completed before the
+    /// Aborts a command of this queue if it waits: for an event, for the budget, for its data, or for the other half of its pair. It is completed before the
     /// Abort is.
     pub(super) fn abort_here(&mut self, victim: u16) -> bool {
-        let waits = self.events.withdraw(victim) || self.commands.withdraw(victim) || self.discard(victim);
+        let waits = self.events.withdraw(victim)
+            || self.commands.withdraw(victim)
+            || self.fused.waits(victim)
+            || self.discard(victim);
         if waits {
             self.complete(victim, Err(Failure::ABORTED));
         }
@@ -216,6 +242,9 @@ impl Session {
     /// A command is done: its data and its completion go out.
     pub(super) fn complete(&mut self, id: u16, ended: Result<Answer, Failure>) {
         let Some((request, held)) = self.commands.end(id) else { return };
+        if ended.is_err() && request.is_fused() {
+            self.fail_other_half(id);
+        }
         match ended {
             Ok(answer) if answer.data.is_empty() => {
                 self.spares.give(answer.spare, self.budget.held());
@@ -250,7 +279,7 @@ impl Session {
         }
     }
 
-    fn refuse(&mut self, command: &Submission, failure: Failure) {
+    pub(super) fn refuse(&mut self, command: &Submission, failure: Failure) {
         let queue = self.attachment.queue().map_or(0, |queue| queue.id());
         // what a host finds out by asking is no error
         if queue != 0 || !admin::only_asks(command) {

@@ -111,7 +111,7 @@ impl InDrive {
             record(tape, io, &target.space, &data, self.subsystem.is_write_through());
         }
         io.tell_unknown_identifier(&self.subsystem, &target);
-        let kind = match io.access(&self.subsystem, &target.space) {
+        let kind = match io.access(&self.subsystem, &target) {
             Some((units, direction)) => Kind::Access(units, direction),
             None => Kind::Other(io),
         };

@@ -11,13 +11,14 @@
 //! | `Commands` | commands under way; which of them wait for the budget | `add`, `wait`, `admit`, `end` |
 //! | `Transfers` | data that are coming from the host | `open`, `received`, `discard` |
 //! | `InDrive` | commands in the drive, and answers that are not due yet | `give`, `next_issued`, `next_due` |
+//! | `Fused` | halves of fused pairs | `end_open_pair`, `take_first`, `take_second`, `take_half` |
 //! | `EventRequests`, `Aborts` | requests that an event, or another connection, answers | `add`, `take`; `ask`, `answered` |
 //! | `Budget`, `Spares` | bytes that commands hold; buffers for the next ones | `hold`, `release`; `take`, `give` |
 //!
 //! Invariants, which `assert_invariants` checks after everything that came from the host, the drive or other threads:
 //!
 //! - A command under way waits in one place: for the budget, for its data, to be issued, until its answer is due, for an
-//!   event, for another connection, or for a program. Otherwise nobody would answer it, or two would.
+//!   event, for the other half of its pair, for another connection, or for a program. Otherwise nobody would answer it, or two would.
 //! - The bytes of the budget in use are those of commands, of data that are discarded, and of what waits to be sent.
 
 mod aborts;
@@ -27,6 +28,7 @@ mod connect;
 mod course;
 mod event_requests;
 mod fabrics_command;
+mod fused;
 mod in_drive;
 mod queue;
 mod receiver;
@@ -44,6 +46,7 @@ use aborts::Aborts;
 use attachment::Attachment;
 use commands::Commands;
 use event_requests::EventRequests;
+use fused::Fused;
 use in_drive::InDrive;
 use receiver::{Pdu, Receiver};
 use sender::Sender;
@@ -92,6 +95,7 @@ pub struct Session {
     commands: Commands,
     transfers: Transfers,
     in_drive: InDrive,
+    fused: Fused,
     events: EventRequests,
     aborts: Aborts,
     spares: Spares,
@@ -109,6 +113,7 @@ impl Session {
             commands: Commands::default(),
             transfers: Transfers::default(),
             in_drive: InDrive::new(Arc::clone(&subsystem)),
+            fused: Fused::default(),
             events: EventRequests::default(),
             aborts: Aborts::default(),
             spares: Spares::default(),
@@ -200,7 +205,7 @@ impl Session {
     /// Completes what is due now.
     pub fn answer_in_time(&mut self) {
         while let Some(done) = self.in_drive.next_due() {
-            self.complete(done.id, done.ended);
+            self.complete_in_drive(done.id, done.ended);
         }
         self.issue();
         self.assert_invariants();
@@ -274,7 +279,7 @@ impl Session {
             "the budget in use, and {of_commands} bytes of commands, {discarded} discarded and {unsent} unsent"
         );
         let elsewhere = self.transfers.commands().chain(self.in_drive.commands());
-        self.commands.assert_places(elsewhere.chain(self.events.commands()));
+        self.commands.assert_places(elsewhere.chain(self.events.commands()).chain(self.fused.commands()));
         assert_eq!(
             self.commands.aborts(),
             self.aborts.in_progress(),

@@ -53,10 +53,6 @@ impl Request {
         attachment: &Attachment,
         subsystem: &Subsystem,
     ) -> Result<(Request, Option<Range<usize>>), Failure> {
-        let fused = command.flags & 3;
-        if fused != 0 {
-            return Err(Failure::INVALID_FIELD);
-        }
         attachment.check_authentication(command)?;
         let (work, transfer) = decode(command, attachment, subsystem)?;
         let request = Request::of(*command, work, transfer);
@@ -111,6 +107,16 @@ impl Request {
     /// Whether it is a Read, which takes a buffer for its data to the drive.
     pub fn is_read(&self) -> bool {
         matches!(self.work, Work::Io(_, IoCommand::Read(_)))
+    }
+
+    /// Whether it is a Compare.
+    pub fn is_compare(&self) -> bool {
+        matches!(self.work, Work::Io(_, IoCommand::Compare(_)))
+    }
+
+    /// Whether it is executed together with another one.
+    pub fn is_fused(&self) -> bool {
+        self.command.flags & 3 != 0
     }
 
     /// Whether somebody else answers it, who knows nothing of this connection's other commands.

@@ -77,6 +77,10 @@ pub fn change_of(command: IoCommand, space: &BlockSpace, data: &[u8]) -> Option<
         | IoCommand::Compare(_)
         | IoCommand::Verify(_)
         | IoCommand::Handles(_)
+        // hosts send its halves
+        | IoCommand::CompareAndWrite(..)
+        // it does not judge what hosts make unreadable
+        | IoCommand::WriteUncorrectable(_)
         | IoCommand::Deallocate(_, false) => None,
     }
 }

@@ -38,6 +38,8 @@ pub mod nvm {
     pub const WRITE: u8 = 0x01;
     /// Read.
     pub const READ: u8 = 0x02;
+    /// Write Uncorrectable.
+    pub const WRITE_UNCORRECTABLE: u8 = 0x04;
     /// Compare.
     pub const COMPARE: u8 = 0x05;
     /// Write Zeroes.

@@ -96,11 +96,11 @@ fn a_host_learns_up_to_which_size_a_write_is_all_or_nothing() {
         let server = serve(subsystem_on(device, block_bytes, Pacing::None));
         let mut host = attach(&server, Options::default());
         let controller = Controller::read_from_bytes(&identify(&mut host, cns::CONTROLLER, 0)).unwrap();
-        let told = [controller.atomic, controller.atomic_power_fail].map(|blocks| blocks.get());
-        assert_eq!(told, [of_controller; 2], "{units} units");
+        let told = [controller.atomic, controller.atomic_power_fail, controller.atomic_compare];
+        assert_eq!(told.map(|blocks| blocks.get()), [of_controller; 3], "{units} units");
         let namespace = Namespace::read_from_bytes(&identify(&mut host, cns::NAMESPACE, 1)).unwrap();
         let told = namespace.atomic.map(|blocks| blocks.get());
-        assert_eq!(told, [of_namespace, of_namespace, 0], "{units} units");
+        assert_eq!(told, [of_namespace; 3], "{units} units");
         assert_eq!(namespace.boundary.map(|blocks| blocks.get()), [boundary, 0, boundary], "{units} units");
         assert_eq!(namespace.features & 1 << 1, 1 << 1, "the namespace's fields are valid");
     }

@@ -9,6 +9,7 @@ mod clients;
 #[path = "../common/mod.rs"]
 mod common;
 mod events;
+mod fused;
 #[path = "../fuzzed/mod.rs"]
 mod fuzzed;
 mod host_failures;
@@ -25,4 +26,5 @@ mod several_hosts;
 mod standard;
 mod stops;
 mod tap;
+mod unreadable_blocks;
 mod vendor_commands;
