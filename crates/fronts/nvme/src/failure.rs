@@ -121,6 +121,10 @@ codes! {
     AUTHENTICATION_REQUIRED = 0x191,
     /// Too many blocks for one command.
     SIZE_LIMIT = 0x183,
+    /// A copy from a namespace whose blocks have another size, or that has none.
+    INCOMPATIBLE_NAMESPACE = 0x185,
+    /// A copy that was to be made without moving data.
+    FAST_COPY_NOT_POSSIBLE = 0x186,
     /// Old data could not be erased (Write Fault).
     MEDIA_ERASE = 0x280,
     /// Flash could not be read.

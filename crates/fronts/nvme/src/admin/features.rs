@@ -5,7 +5,7 @@ use super::placement;
 use crate::controller::{Controller, ControllerKind, QueueRefusal};
 use crate::events::CONFIGURABLE;
 use crate::failure::Failure;
-use crate::io::Transfer;
+use crate::io::{ACROSS, Transfer};
 use crate::mailbox::Answer;
 use crate::namespaces::ALL_NAMESPACES;
 use crate::subsystem::Subsystem;
@@ -167,7 +167,9 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
         id::HOST => return Ok(Answer::data(controller.host.id.to_vec())),
         id::HOST_BEHAVIOUR => {
             let mut data = vec![0; HOST_BEHAVIOUR_BYTES as usize];
-            data[..3].copy_from_slice(&(set(0) as u32).to_le_bytes()[..3]);
+            let behaviour = (set(0) as u32).to_le_bytes();
+            data[..3].copy_from_slice(&behaviour[..3]);
+            data[4] = behaviour[3];
             return Ok(Answer::data(data));
         }
         _ => set(0),
@@ -209,7 +211,11 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
         id::QUEUES => return grant_queues(controller, value),
         id::KEEP_ALIVE => controller.set_keep_alive_ms(value),
         id::HOST_BEHAVIOUR => {
-            let behaviour = u32::from_le_bytes([data[0], data[1], data[2], 0]);
+            // formats of copy descriptors that only an enabled host may use
+            if u16::from_le_bytes([data[4], data[5]]) & !(1 << ACROSS) != 0 {
+                return Err(Failure::INVALID_FIELD);
+            }
+            let behaviour = u32::from_le_bytes([data[0], data[1], data[2], data[4]]);
             controller.set_feature(feature, behaviour);
         }
         id::TIMESTAMP => {

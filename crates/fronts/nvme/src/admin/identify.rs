@@ -10,7 +10,7 @@ use crate::errors::ERROR_ENTRIES;
 use crate::events::NAMESPACE_NOTICES;
 use crate::failure::Failure;
 use crate::identity::uuid_of_namespace;
-use crate::io::{COPY_BLOCKS_BYTES, COPY_RANGES, TRANSFER_BYTES, TRANSFER_LIMIT_LOG2};
+use crate::io::{ACROSS, COPY_BLOCKS_BYTES, COPY_RANGES, TRANSFER_BYTES, TRANSFER_LIMIT_LOG2};
 use crate::limits::{ABORTS, EVENT_REQUESTS};
 use crate::namespaces::{ALL_NAMESPACES, Entry, FORMATS, Namespaces};
 use crate::subsystem::Subsystem;
@@ -227,7 +227,7 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.io_commands = (1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6 | 1 << 7 | 1 << 8).into();
     // Compare and Write
     told.fused = 1.into();
-    told.copy_formats = 1.into();
+    told.copy_formats = (1 | 1 << ACROSS).into();
     // a flush may name all namespaces
     told.write_cache = 3 << 1 | u8::from(subsystem.has_volatile_cache());
     told.vendor_io = 1;

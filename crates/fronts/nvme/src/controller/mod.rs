@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::events::{Event, Events};
+use crate::io::ACROSS;
 use crate::mailbox::{Mailbox, Message};
 use crate::wire::feature;
 use properties::Properties;
@@ -239,6 +240,11 @@ impl Controller {
     /// The value of one of its own features, if the host has set it.
     pub fn feature(&self, feature: u8) -> Option<u32> {
         self.state.lock().features.get(&feature).copied()
+    }
+
+    /// Whether the host has enabled copies across namespaces (`CDFE` of Host Behaviour).
+    pub fn copies_across(&self) -> bool {
+        self.feature(feature::HOST_BEHAVIOUR).is_some_and(|behaviour| behaviour >> 24 >> ACROSS & 1 == 1)
     }
 
     /// Sets one of its own features.

@@ -4,7 +4,7 @@
 
 use tantalum::{Lpn, ShareRange, UNIT_BYTES};
 use tantalum_drive::{Request, When};
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::part::Part;
@@ -24,81 +24,150 @@ pub const COPY_BLOCKS_BYTES: u32 = 1 << 20;
 /// Size of a source range descriptor.
 pub const RANGE_BYTES: u32 = 32;
 
+/// The format of descriptors without a namespace.
+const WITHIN: u32 = 0;
+/// That of descriptors with a namespace. Formats 1 and 3 are for protection information that no namespace here has.
+pub const ACROSS: u32 = 2;
+
+/// Only if no data have to be moved (`FCO`), in the options of a range.
+const FAST_ONLY: u16 = 1 << 15;
+
 const _: () =
     assert!(COPY_RANGES * RANGE_BYTES <= TRANSFER_BYTES, "the ranges of a command are one transfer");
 const _: () = assert!(size_of::<Range>() == RANGE_BYTES as usize, "a range is as long as it is counted");
 
-/// A source range (format 0).
+/// A source range (formats 0 and 2).
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Range {
-    reserved: U64,
+    /// Of format 2.
+    namespace: U32,
+    reserved: U32,
     first: U64,
-    /// The number of blocks, less one, in the lower half.
-    blocks: U32,
-    protection: [u8; 12],
+    /// The number of blocks, less one.
+    blocks: U16,
+    extension: [u8; 4],
+    /// Of format 2.
+    options: U16,
+    protection: [u8; 8],
 }
 
-/// Reads the command's fields: the first block to write, and the number of ranges.
-pub fn decode(command: &Submission) -> Result<(u64, u32), Failure> {
-    let (ranges, format) = ((command.dword(12) & 0xff) + 1, command.dword(12) >> 8 & 0xf);
-    if format != 0 {
-        return Err(Failure::INVALID_FIELD);
+/// A Copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyCommand {
+    /// The first block to write.
+    pub to: u64,
+    /// The number of source ranges.
+    pub ranges: u32,
+    /// Whether they name namespaces.
+    pub is_across: bool,
+    /// Whether it is on flash before it is done.
+    pub force: Force,
+    /// Where its data are placed.
+    pub placed: Placed,
+}
+
+/// A source range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Source {
+    /// Its namespace, if it names one.
+    pub namespace: Option<u32>,
+    /// The first block.
+    pub first: u64,
+    /// How many.
+    pub count: u32,
+    /// Whether the copy is to fail if data have to be moved.
+    is_fast_only: bool,
+}
+
+impl CopyCommand {
+    /// Reads the command's fields.
+    pub fn decode(command: &Submission, force: Force) -> Result<CopyCommand, Failure> {
+        let (ranges, format) = ((command.dword(12) & 0xff) + 1, command.dword(12) >> 8 & 0xf);
+        if format != WITHIN && format != ACROSS {
+            return Err(Failure::INVALID_FIELD);
+        }
+        if ranges > COPY_RANGES {
+            return Err(Failure::SIZE_LIMIT);
+        }
+        let (to, placed) = (command.first_block(), Placed::of(command, 0xf)?);
+        Ok(CopyCommand { to, ranges, is_across: format == ACROSS, force, placed })
     }
-    if ranges > COPY_RANGES {
-        return Err(Failure::SIZE_LIMIT);
+
+    /// Its source ranges.
+    pub fn sources_of(&self, data: &[u8]) -> Option<Vec<Source>> {
+        let source = |range: &Range| Source {
+            namespace: self.is_across.then_some(range.namespace.get()),
+            first: range.first.get(),
+            count: u32::from(range.blocks.get()) + 1,
+            is_fast_only: self.is_across && range.options.get() & FAST_ONLY != 0,
+        };
+        Some(<[Range]>::ref_from_bytes(data).ok()?.iter().map(source).collect())
     }
-    Ok((command.first_block(), ranges))
 }
 
-/// The source ranges of a command: the first block of each, and their number.
-pub fn sources_of(data: &[u8]) -> Option<Vec<(u64, u64)>> {
-    let ranges = <[Range]>::ref_from_bytes(data).ok()?;
-    Some(
-        ranges
-            .iter()
-            .map(|range| (range.first.get(), u64::from((range.blocks.get() & 0xffff) + 1)))
-            .collect(),
-    )
+/// A source range that was found.
+struct Found<'a> {
+    part: Part<'a>,
+    blocks: Blocks,
+    is_fast_only: bool,
 }
 
-/// Copies ranges, one after the other, to consecutive blocks starting at `to`. If one fails, the completion says how
-/// many were copied.
-pub fn copy(part: Part<'_>, when: When, to: u64, data: &[u8], force: Force, placed: Placed) -> Worked {
+/// Copies ranges, one after the other, to consecutive blocks. If one fails, the completion says how many were copied. `find` gives the
+/// drive for another namespace.
+pub fn copy<'a>(
+    part: Part<'a>,
+    when: When,
+    command: CopyCommand,
+    data: &[u8],
+    find: impl Fn(u32) -> Result<Part<'a>, Failure>,
+) -> Worked {
     let space = part.space;
-    let sources = sources_of(data).ok_or(Failure::INVALID_FIELD)?.into_iter();
-    let sources = sources.map(|(first, count)| space.blocks(first, count as u32));
-    let sources = sources.collect::<Result<Vec<Blocks>, Failure>>()?;
-    let total: u64 = sources.iter().map(|source| u64::from(source.count)).sum();
+    let sources = command.sources_of(data).ok_or(Failure::INVALID_FIELD)?.into_iter();
+    let sources = sources.map(|source| {
+        let there = source.namespace.map_or(Ok(part), &find)?;
+        if there.space.block_bytes != space.block_bytes {
+            return Err(Failure::INCOMPATIBLE_NAMESPACE);
+        }
+        let blocks = there.space.blocks(source.first, source.count)?;
+        Ok(Found { part: there, blocks, is_fast_only: source.is_fast_only })
+    });
+    let sources = sources.collect::<Result<Vec<Found<'_>>, Failure>>()?;
+    let total: u64 = sources.iter().map(|source| u64::from(source.blocks.count)).sum();
     if total * u64::from(space.block_bytes) > COPY_BLOCKS_BYTES.into() {
         return Err(Failure::SIZE_LIMIT);
     }
-    space.blocks(to, total as u32)?;
-    let (first, mut to, mut done_ns) = (to, to, 0);
-    for (copied, &source) in sources.iter().enumerate() {
-        let target = Blocks { first: to, count: source.count };
-        let ended = copy_range(part, when, source, target, placed);
+    space.blocks(command.to, total as u32)?;
+    let (mut to, mut done_ns) = (command.to, 0);
+    for (copied, source) in sources.iter().enumerate() {
+        let target = Blocks { first: to, count: source.blocks.count };
+        let ended = copy_range(part, when, source, target, command.placed);
         let (_, range_ns) = ended.map_err(|failure| failure.with_result(copied as u64))?;
         done_ns = done_ns.max(range_ns);
-        to += u64::from(source.count);
+        to += u64::from(source.blocks.count);
     }
     assert_eq!(
         to,
-        first + total,
-        "{} ranges of {total} blocks were copied elsewhere than from block {first} on",
-        sources.len()
+        command.to + total,
+        "{} ranges of {total} blocks were copied elsewhere than from block {} on",
+        sources.len(),
+        command.to
     );
-    flush_if(force, part, when, done_ns)
+    flush_if(command.force, part, when, done_ns)
 }
 
-fn copy_range(part: Part<'_>, when: When, source: Blocks, target: Blocks, placed: Placed) -> Worked {
-    let (from, onto) = (part.space.units(source), part.space.units(target));
+fn copy_range(part: Part<'_>, when: When, source: &Found<'_>, target: Blocks, placed: Placed) -> Worked {
+    let (from, onto) = (source.part.space.units(source.blocks), part.space.units(target));
     if !placed.is_named() && from.are_whole() && onto.are_whole() && !overlap(from, onto) {
-        part.check_readable(source)?;
-        let (answer, shared_ns) = share(part, when, from, onto, placed)?;
+        source.part.check_readable(source.blocks)?;
+        let there = part.beside(&source.part);
+        let (answer, shared_ns) = share(there, when, from, onto, source.is_fast_only, placed)?;
         return Ok((answer, shared_ns.max(part.unmark(target, when)?)));
     }
-    let (answer, read_ns) = read::read(part, when, source, Vec::new())?;
+    if source.is_fast_only {
+        return Err(Failure::FAST_COPY_NOT_POSSIBLE);
+    }
+    let (answer, read_ns) = read::read(source.part, when, source.blocks, Vec::new())?;
     let (answer, written_ns) = write(part, when, target, answer.data, Force(false), placed)
         .map(|(_, written_ns)| (Default::default(), written_ns))?;
     Ok((answer, written_ns.max(read_ns)))
@@ -109,13 +178,20 @@ fn overlap(from: Units, onto: Units) -> bool {
 }
 
 /// Shares runs of mapped units, and deallocates where the source is unmapped.
-fn share(part: Part<'_>, when: When, from: Units, onto: Units, placed: Placed) -> Worked {
+fn share(
+    part: Part<'_>,
+    when: When,
+    from: Units,
+    onto: Units,
+    is_fast_only: bool,
+    placed: Placed,
+) -> Worked {
     let (mut at, mut done_ns) = (0, 0);
     while at < from.count {
         let (src, dst) = (Lpn(from.first.0 + at), Lpn(onto.first.0 + at));
         let (units, is_mapped) = run(part, src, from.count - at)?;
         let reply = match is_mapped {
-            true => share_or_write(part, when, ShareRange { dst, src, units }, placed)?,
+            true => share_or_write(part, when, ShareRange { dst, src, units }, is_fast_only, placed)?,
             false => part.perform(Request::Trim { lpn: dst, units }, when)?.done_ns,
         };
         done_ns = done_ns.max(reply);
@@ -140,9 +216,11 @@ fn share_or_write(
     part: Part<'_>,
     when: When,
     range: ShareRange,
+    is_fast_only: bool,
     Placed { handle, .. }: Placed,
 ) -> Result<u64, Failure> {
     match part.perform(Request::Share { ranges: vec![range], deferred: true }, when) {
+        Err(Failure::OVER_LIMIT) if is_fast_only => Err(Failure::FAST_COPY_NOT_POSSIBLE),
         Err(Failure::OVER_LIMIT | Failure::UNMAPPED) => {
             let mut data = vec![0; range.units as usize * UNIT_BYTES];
             let read = part.read(range.src, &mut data, when)?;

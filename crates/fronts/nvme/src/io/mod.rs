@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use tantalum::Handle;
 use tantalum_drive::When;
 
-pub use copy::{COPY_BLOCKS_BYTES, COPY_RANGES};
+pub use copy::{ACROSS, COPY_BLOCKS_BYTES, COPY_RANGES, CopyCommand};
 pub use placed::Placed;
 pub use transfer::{TRANSFER_BYTES, TRANSFER_LIMIT_LOG2, Transfer};
 pub use work::{Force, Worked};
@@ -60,8 +60,8 @@ pub enum IoCommand {
     Verify(Blocks),
     /// Deallocates ranges: their number, and whether the host requests deallocation or only hints at its use of them.
     Deallocate(u32, bool),
-    /// Copies ranges to consecutive blocks: the first block, and the number of ranges.
-    Copy(u64, u32, Force, Placed),
+    /// Copies ranges to consecutive blocks.
+    Copy(CopyCommand),
     /// About reclaim unit handles.
     Handles(HandleCommand),
     /// About records.
@@ -115,8 +115,8 @@ impl IoCommand {
             IoCommand::WriteZeroes(blocks, force, placed) => {
                 Ok(IoCommand::WriteZeroes(blocks, force, placed.within(handles)?))
             }
-            IoCommand::Copy(to, ranges, force, placed) => {
-                Ok(IoCommand::Copy(to, ranges, force, placed.within(handles)?))
+            IoCommand::Copy(copy) => {
+                Ok(IoCommand::Copy(CopyCommand { placed: copy.placed.within(handles)?, ..copy }))
             }
             IoCommand::Handles(command) => command.check(drive).map(|()| self),
             _ => Ok(self),
@@ -147,10 +147,7 @@ impl IoCommand {
             nvm::DATASET_MANAGEMENT => {
                 IoCommand::Deallocate((command.dword(10) & 0xff) + 1, command.bit(11, 2))
             }
-            nvm::COPY => {
-                let (first, ranges) = copy::decode(command)?;
-                IoCommand::Copy(first, ranges, force, Placed::of(command, 0xf)?)
-            }
+            nvm::COPY => IoCommand::Copy(CopyCommand::decode(command, force)?),
             nvm::IO_MANAGEMENT_RECEIVE | nvm::IO_MANAGEMENT_SEND => {
                 IoCommand::Handles(HandleCommand::decode(command)?)
             }
@@ -173,7 +170,7 @@ impl IoCommand {
             }
             IoCommand::CompareAndWrite(blocks, ..) => Transfer::FromHost(2 * space.bytes(blocks.count) as u32),
             IoCommand::Deallocate(ranges, _) => Transfer::FromHost(ranges * deallocate::RANGE_BYTES),
-            IoCommand::Copy(_, ranges, ..) => Transfer::FromHost(ranges * copy::RANGE_BYTES),
+            IoCommand::Copy(copy) => Transfer::FromHost(copy.ranges * copy::RANGE_BYTES),
             IoCommand::Handles(command) => command.transfer(),
             IoCommand::KeyValue(command) => command.transfer(),
             IoCommand::Vendor(command) => command.transfer(),
@@ -193,8 +190,9 @@ impl IoCommand {
     /// Tells of a placement identifier that its namespace does not have.
     pub fn tell_unknown_identifier(&self, subsystem: &Subsystem, target: &Target) {
         let (IoCommand::Write(_, _, placed)
+        | IoCommand::CompareAndWrite(_, _, placed)
         | IoCommand::WriteZeroes(_, _, placed)
-        | IoCommand::Copy(_, _, _, placed)) = self
+        | IoCommand::Copy(CopyCommand { placed, .. })) = self
         else {
             return;
         };
@@ -230,8 +228,20 @@ impl IoCommand {
         }
     }
 
-    /// Executes it, with the data that came from the host.
-    pub fn work(self, subsystem: &Subsystem, target: &Target, when: When, data: Vec<u8>) -> Worked {
+    /// Whether its data name other namespaces.
+    pub fn is_across(&self) -> bool {
+        matches!(self, IoCommand::Copy(CopyCommand { is_across: true, .. }))
+    }
+
+    /// Executes it, with the data that came from the host. `sources` has the namespaces that these may name.
+    pub fn work(
+        self,
+        subsystem: &Subsystem,
+        target: &Target,
+        sources: Option<&View>,
+        when: When,
+        data: Vec<u8>,
+    ) -> Worked {
         let namespaces = &subsystem.namespaces;
         let (drive, fence) = (subsystem.queue.drive(), namespaces.fence(target));
         let part = Part::new(drive, fence, target, namespaces.uncorrectable());
@@ -259,7 +269,13 @@ impl IoCommand {
             IoCommand::Deallocate(_, is_wanted) => {
                 deallocate::deallocate(part, when, &data, is_wanted, force(Force(false)))
             }
-            IoCommand::Copy(to, _, fua, placed) => copy::copy(part, when, to, &data, force(fua), placed),
+            IoCommand::Copy(copy) => {
+                let copy = CopyCommand { force: force(copy.force), ..copy };
+                copy::copy(part, when, copy, &data, |namespace| {
+                    let source = sources.ok_or(Failure::INVALID_FIELD)?.source_of_copy(namespace)?;
+                    Ok(Part::new(drive, namespaces.fence(source), source, namespaces.uncorrectable()))
+                })
+            }
             IoCommand::Handles(command) => command.work(part, target, namespaces, when, &data),
             IoCommand::KeyValue(command) => command.work(part, namespaces, when, data),
             IoCommand::Vendor(command) => command.work(part, target, namespaces, when, data),

@@ -12,6 +12,8 @@ use crate::namespaces::{Target, Uncorrectable};
 pub struct Part<'a> {
     drive: &'a Drive,
     fence: Fence<'a>,
+    /// The right to another part of the drive that is needed as well.
+    other: Option<Fence<'a>>,
     target: &'a Target,
     uncorrectable: &'a Uncorrectable,
     /// The namespace's blocks.
@@ -26,7 +28,12 @@ impl<'a> Part<'a> {
         target: &'a Target,
         uncorrectable: &'a Uncorrectable,
     ) -> Part<'a> {
-        Part { drive, fence, target, uncorrectable, space: &target.space }
+        Part { drive, fence, other: None, target, uncorrectable, space: &target.space }
+    }
+
+    /// The same, for what concerns the part of another namespace as well.
+    pub fn beside(&self, other: &Part<'a>) -> Part<'a> {
+        Part { other: Some(other.fence), ..*self }
     }
 
     /// Blocks of the drive that hosts have marked as not readable; `None` if there were none when the command was checked.
@@ -81,7 +88,8 @@ impl<'a> Part<'a> {
     /// [`Failure::KEPT_OUT`] if the right was withdrawn. So it is with all that follow.
     pub fn lock(&self) -> Result<DeviceGuard<'a>, Failure> {
         let device = self.drive.lock();
-        if self.fence.holds(&device) { Ok(device) } else { Err(Failure::KEPT_OUT) }
+        let holds = self.fence.holds(&device) && self.other.is_none_or(|other| other.holds(&device));
+        if holds { Ok(device) } else { Err(Failure::KEPT_OUT) }
     }
 
     /// [`Drive::perform`] of a request that is neither a read nor a plain write.
@@ -121,6 +129,7 @@ impl<'a> Part<'a> {
     where
         'a: 'b,
     {
+        debug_assert!(self.other.is_none(), "data move in one part of the drive");
         let mut transfers = [transfer.within(self.fence)];
         self.drive.transfer(&mut transfers, when);
         let [transfer] = transfers;

@@ -414,7 +414,7 @@ mod tests {
             let (_, namespace) = (make(false), make(true));
             let mut table = Table::undivided(device.limits().capacity_units as u32, 0);
             table.entry_mut(0).unwrap().units = 100;
-            table.add(&NewNamespace { blocks: 10, format: 0, is_shared: true }, 3).unwrap();
+            table.add(&NewNamespace { blocks: 10, format: 0, is_shared: true, handles: None }, 3).unwrap();
             change(&mut table);
             let value = encode(&table);
             let (records, at_ns) =

@@ -125,6 +125,15 @@ impl View {
         self.drive_handles
     }
 
+    /// The block namespace with this number, as the source of a copy.
+    pub fn source_of_copy(&self, number: u32) -> Result<&Target, Failure> {
+        match self.blocks(number) {
+            Some(target) => Ok(target),
+            None if self.key_value(number).is_some() => Err(Failure::INCOMPATIBLE_NAMESPACE),
+            None => Err(Failure::INVALID_NAMESPACE),
+        }
+    }
+
     /// The namespace with records that has this number.
     pub fn key_value(&self, number: u32) -> Option<NamespaceId> {
         namespace_of(number).filter(|namespace| self.key_value.contains(namespace))

@@ -129,7 +129,7 @@ impl Session {
         match request.work {
             _ if request.is_fused() => self.take_half(id, data),
             Work::Io(target, io) => {
-                if self.in_drive.give(id, target, io, data) {
+                if self.in_drive.give(id, target, self.attachment.view(), io, data) {
                     self.issue();
                 }
             }

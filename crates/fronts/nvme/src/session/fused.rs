@@ -242,7 +242,7 @@ impl Session {
             return self.complete(id, Err(failure));
         }
         if let Some((id, target, command, data)) = self.fused.next_whole()
-            && self.in_drive.give(id, target, command, data)
+            && self.in_drive.give(id, target, self.attachment.view(), command, data)
         {
             self.issue();
         }

@@ -21,7 +21,7 @@ use crate::blocks::Units;
 use crate::failure::Failure;
 use crate::io::{Direction, IoCommand, Worked};
 use crate::mailbox::Answer;
-use crate::namespaces::{Namespaces, Target};
+use crate::namespaces::{Namespaces, Target, View};
 use crate::recording::record;
 use crate::subsystem::Subsystem;
 
@@ -34,6 +34,8 @@ const TOGETHER_BYTES: usize = 128 << 10;
 struct Queued {
     id: u16,
     target: Target,
+    /// The namespaces that its data may name; boxed, as few commands have any.
+    sources: Option<Box<View>>,
     kind: Kind,
     /// The data from the host, or for Read a buffer of the same size.
     data: Vec<u8>,
@@ -103,9 +105,9 @@ impl InDrive {
         }
     }
 
-    /// Queues a command, with the data that came from the host, or for Read a buffer of the same size. True if it is time to issue
+    /// Queues a command of a controller with these namespaces, with the data that came from the host, or for Read a buffer of the same size. True if it is time to issue
     /// what is queued.
-    pub fn give(&mut self, id: u16, target: Target, io: IoCommand, data: Vec<u8>) -> bool {
+    pub fn give(&mut self, id: u16, target: Target, view: &View, io: IoCommand, data: Vec<u8>) -> bool {
         io.count(&self.subsystem, &target.space);
         if let Some(tape) = &self.subsystem.tape {
             record(tape, io, &target.space, &data, self.subsystem.is_write_through());
@@ -115,7 +117,8 @@ impl InDrive {
             Some((units, direction)) => Kind::Access(units, direction),
             None => Kind::Other(io),
         };
-        let queued = Queued { id, target, kind, data };
+        let sources = io.is_across().then(|| Box::new(view.clone()));
+        let queued = Queued { id, target, sources, kind, data };
         self.queued_bytes += queued.bytes();
         self.queued.push_back(queued);
         self.queued_bytes >= TOGETHER_BYTES
@@ -172,12 +175,12 @@ impl InDrive {
 
     fn issue_alone(&mut self, queued: Queued) {
         debug_assert_eq!(queued.bytes(), 0, "a read or write is issued alone: {queued:?}");
-        let Queued { id, target, kind: Kind::Other(io), data } = queued else { return };
+        let Queued { id, target, sources, kind: Kind::Other(io), data } = queued else { return };
         let answers = self.subsystem.queue.answers();
         let ticket = answers.ticket();
         let worked = match self.subsystem.is_without_drive {
             true => Ok((io.answer_without_drive(&target.space, data), 0)),
-            false => io.work(&self.subsystem, &target, answers.when(0), data),
+            false => io.work(&self.subsystem, &target, sources.as_deref(), answers.when(0), data),
         };
         self.issued.push_back(Issued { id, ticket, worked });
     }

@@ -173,5 +173,8 @@ fn decode(
         return Ok((Work::Program, programs.check(command)?));
     }
     let (target, io) = IoCommand::decode(command, attachment.view())?;
+    if io.is_across() && !queue.controller().copies_across() {
+        return Err(Failure::INVALID_FIELD);
+    }
     Ok((Work::Io(target, io), io.transfer(&target.space)))
 }

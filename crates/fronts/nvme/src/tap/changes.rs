@@ -7,7 +7,7 @@ use super::versions::Content;
 use crate::blocks::BlockSpace;
 use crate::io::key_value::{KeyValueCommand, records_of};
 use crate::io::vendor::{HintedPage, VendorCommand, ranges_of, writes_of};
-use crate::io::{Force, IoCommand, copy, deallocate};
+use crate::io::{Force, IoCommand, deallocate};
 
 /// What a command changes, if it takes place.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -63,12 +63,13 @@ pub fn change_of(command: IoCommand, space: &BlockSpace, data: &[u8]) -> Option<
             let spots = ranges.into_iter().flat_map(|(first, count)| zeros(first, count)).collect();
             Some(plain(spots, Force(false)))
         }
-        IoCommand::Copy(to, _, force, _) => {
-            let sources = copy::sources_of(data)?;
-            let from = sources.into_iter().flat_map(|(first, count)| first..first + count);
+        IoCommand::Copy(copy) => {
+            let sources = copy.sources_of(data)?.into_iter();
+            // it knows one namespace with blocks
+            let from = sources.flat_map(|source| source.first..source.first + u64::from(source.count));
             let spots =
-                (to..).zip(from).map(|(to, from)| (Spot::Block(to), Content::Like(Spot::Block(from))));
-            Some(plain(spots.collect(), force))
+                (copy.to..).zip(from).map(|(to, from)| (Spot::Block(to), Content::Like(Spot::Block(from))));
+            Some(plain(spots.collect(), copy.force))
         }
         IoCommand::Vendor(command) => vendor_change(command, space, data),
         IoCommand::KeyValue(command) => record_change(command, data),

@@ -8,6 +8,7 @@ mod broken_network;
 mod clients;
 #[path = "../common/mod.rs"]
 mod common;
+mod copies;
 mod events;
 mod fused;
 #[path = "../fuzzed/mod.rs"]
