@@ -17,6 +17,8 @@ pub enum Event {
     SpareLow,
     /// A Sanitize has ended.
     Sanitized,
+    /// The drive has kept telemetry.
+    Telemetry,
     /// Attributes of namespaces have changed, or which of them the controller has.
     Namespaces,
 }
@@ -45,11 +47,15 @@ const _: () = assert!(
     "a host enables notices and warnings separately"
 );
 
+/// As [`NAMESPACE_NOTICES`], of telemetry that the drive has kept.
+pub const TELEMETRY_NOTICES: u32 = 1 << 10;
+
 /// Valid values of the feature: critical warnings, including those that never occur, and the existing notices.
-pub const CONFIGURABLE: u32 = 0xff | NAMESPACE_NOTICES;
+pub const CONFIGURABLE: u32 = 0xff | NAMESPACE_NOTICES | TELEMETRY_NOTICES;
 
 impl Event {
-    const ALL: [Event; 4] = [Event::ReadOnly, Event::SpareLow, Event::Sanitized, Event::Namespaces];
+    const ALL: [Event; 5] =
+        [Event::ReadOnly, Event::SpareLow, Event::Sanitized, Event::Namespaces, Event::Telemetry];
 
     /// The log page with details; reading it allows the next event of this type to be reported.
     fn log_page(self) -> u8 {
@@ -57,6 +63,7 @@ impl Event {
             Event::ReadOnly | Event::SpareLow => id::SMART,
             Event::Namespaces => id::CHANGED_NAMESPACES,
             Event::Sanitized => id::SANITIZE,
+            Event::Telemetry => id::TELEMETRY_CONTROLLER,
         }
     }
 
@@ -67,6 +74,7 @@ impl Event {
             Event::ReadOnly => warning::READ_ONLY.into(),
             Event::SpareLow => warning::SPARE_LOW.into(),
             Event::Namespaces => NAMESPACE_NOTICES,
+            Event::Telemetry => TELEMETRY_NOTICES,
         }
     }
 
@@ -76,6 +84,7 @@ impl Event {
             Event::ReadOnly => (1, 0),
             Event::SpareLow => (1, 2),
             Event::Namespaces => (2, 0),
+            Event::Telemetry => (2, 2),
             // specific to a command set: only the second kind of an event there is
             Event::Sanitized => (6, 1),
         };
@@ -137,6 +146,11 @@ impl Events {
     /// A Sanitize has ended.
     pub fn end_sanitize(&mut self) {
         self.add(Event::Sanitized);
+    }
+
+    /// The drive has kept telemetry.
+    pub fn keep_telemetry(&mut self) {
+        self.add(Event::Telemetry);
     }
 
     /// The warnings that were set last.
@@ -239,5 +253,6 @@ mod tests {
         assert_eq!(Event::SpareLow.result(), 0x02_0201);
         assert_eq!(Event::Namespaces.result(), 0x04_0002);
         assert_eq!(Event::Sanitized.result(), 0x81_0106);
+        assert_eq!(Event::Telemetry.result(), 0x08_0202);
     }
 }

@@ -95,6 +95,8 @@ codes! {
     NO_THIN_PROVISIONING = 0x11b,
     /// A list of controllers that is not in order, or names one that does not exist.
     CONTROLLER_LIST = 0x11c,
+    /// A self-test is under way.
+    SELF_TEST_IN_PROGRESS = 0x11d,
     /// A namespace of a command set that has none to be created.
     COMMAND_SET_UNSUPPORTED = 0x129,
     /// Too many Aborts.

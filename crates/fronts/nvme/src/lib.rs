@@ -25,6 +25,7 @@ pub mod controller;
 pub mod errors;
 pub mod events;
 pub mod failure;
+pub mod history;
 pub mod identity;
 pub mod io;
 pub mod limits;

@@ -11,11 +11,14 @@ use tantalum_drive::Queue;
 use tantalum_record::blocks::{BlockEvent, BlockTape};
 
 use crate::addresses::Advertised;
+use crate::admin::{sanitize_status, smart};
 use crate::authentication::Hosts;
 use crate::budget::SharedBudget;
 use crate::controller::{Controller, ControllerKind, Peer};
 use crate::errors::ErrorLog;
 use crate::events::critical_warning;
+use crate::history::History;
+use crate::history::events::Happened;
 use crate::mailbox::Mailbox;
 use crate::namespaces::{Namespaces, Pending, Table, TableError};
 use crate::programs::Programs;
@@ -65,6 +68,8 @@ pub struct Subsystem {
     pub counts: Counts,
     /// Its reclaim unit handles, if the drive has some.
     pub placement: Option<FdpProfile>,
+    /// What the drive remembers of itself.
+    pub history: History,
     /// Bytes of data that commands of all connections hold.
     pub budget: Arc<SharedBudget>,
     has_volatile_cache: bool,
@@ -93,10 +98,10 @@ impl Subsystem {
     /// A subsystem of the drive that a queue leads to, for any host.
     pub fn new(settings: Settings, queue: Queue) -> Result<Subsystem, TableError> {
         let namespaces = Namespaces::load(queue.drive(), settings.block_bytes)?;
-        namespaces.resume(&queue);
+        let has_sanitized = namespaces.resume(&queue);
         let has_volatile_cache = has_volatile_cache(&queue.drive().lock());
         let placement = queue.drive().lock().profile().fdp;
-        Ok(Subsystem {
+        let subsystem = Subsystem {
             settings,
             hosts: Hosts::default(),
             queue,
@@ -112,18 +117,42 @@ impl Subsystem {
             is_write_through: AtomicBool::new(false),
             controllers: Mutex::default(),
             made: Instant::now(),
-        })
+            history: History::default(),
+        };
+        subsystem.begin_history(has_sanitized)?;
+        Ok(subsystem)
     }
 
     /// The drive has power again, and no connection exists.
-    pub fn power_on(&self) -> Result<(), TableError> {
+    pub fn power_on(self: &Arc<Self>) -> Result<(), TableError> {
         self.set_write_through(false);
         if let Some(tape) = &self.tape {
             tape.take(&BlockEvent::Other("a power loss"));
         }
         self.namespaces.reload(self.queue.drive(), self.settings.block_bytes)?;
-        self.namespaces.resume(&self.queue);
+        let has_sanitized = self.namespaces.resume(&self.queue);
+        self.begin_history(has_sanitized)?;
+        self.history.tests.resume(self);
         Ok(())
+    }
+
+    /// Reads what the drive remembers of itself, and adds that it has power, and whether a Sanitize has ended that a power loss had
+    /// interrupted.
+    fn begin_history(&self, has_sanitized: bool) -> Result<(), TableError> {
+        self.history.events.load(self)?;
+        self.history.tests.load(self)?;
+        let health = smart(self);
+        self.history.events.add(self, None, &Happened::PowerOn(&health));
+        if has_sanitized {
+            self.add_sanitized();
+        }
+        Ok(())
+    }
+
+    fn add_sanitized(&self) {
+        let status = sanitize_status(self.namespaces.sanitize());
+        let happened = Happened::SanitizeDone(status.progress.get(), status.status.get());
+        self.history.events.add(self, None, &happened);
     }
 
     /// Lets only these hosts connect.
@@ -210,6 +239,7 @@ impl Subsystem {
             controller.id
         );
         controller.end();
+        self.history.reset(controller.id);
         if let Some(programs) = &self.programs {
             programs.end(controller);
         }
@@ -224,8 +254,12 @@ impl Subsystem {
             }
             critical_warning(&device)
         };
-        let concerned = self.io_controllers().into_iter();
-        for controller in concerned.filter(|controller| controller.warnings() != warnings) {
+        let mut concerned = self.io_controllers();
+        concerned.retain(|controller| controller.warnings() != warnings);
+        if concerned.iter().any(|controller| warnings & !controller.warnings() != 0) {
+            self.history.telemetry.note(self, &format!("critical warning {warnings:#x}"));
+        }
+        for controller in concerned {
             controller.warn(warnings, &self.namespaces.view(&controller).numbers());
         }
     }
@@ -244,6 +278,7 @@ impl Subsystem {
     fn run_sanitize(&self) {
         self.programs.iter().for_each(|programs| programs.stop());
         if self.namespaces.run_sanitize(&self.queue) {
+            self.add_sanitized();
             self.programs.iter().for_each(|programs| programs.power_on());
             self.io_controllers().iter().for_each(|controller| controller.tell_sanitized());
         }

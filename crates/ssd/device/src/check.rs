@@ -197,7 +197,7 @@ pub(crate) fn audit(ftl: &mut Ftl, watch: Watch<'_>) -> Result<Audit, DeviceErro
     let mut done = 0;
     for range in ranges {
         done += u64::from(range.end - range.start);
-        ftl.audit_units(range, &mut audit).map_err(FormatError::from)?;
+        ftl.audit_units(range, 0, &mut audit).map_err(FormatError::from)?;
         if watch(done, total).is_break() {
             return Err(DeviceError::Interrupted);
         }

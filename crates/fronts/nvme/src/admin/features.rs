@@ -5,6 +5,7 @@ use super::placement;
 use crate::controller::{Controller, ControllerKind, QueueRefusal};
 use crate::events::CONFIGURABLE;
 use crate::failure::Failure;
+use crate::history::events::Happened;
 use crate::io::{ACROSS, Transfer};
 use crate::mailbox::Answer;
 use crate::namespaces::ALL_NAMESPACES;
@@ -220,7 +221,11 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
         }
         id::TIMESTAMP => {
             let milliseconds = [data[0], data[1], data[2], data[3], data[4], data[5], 0, 0];
-            controller.set_timestamp(u64::from_le_bytes(milliseconds));
+            let (before_ms, milliseconds) = (controller.timestamp().0, u64::from_le_bytes(milliseconds));
+            controller.set_timestamp(milliseconds);
+            let events = &context.subsystem.history.events;
+            events.set_clock(milliseconds);
+            events.add(context.subsystem, Some(controller.id), &Happened::Timestamp(before_ms));
         }
         id::DATA_PLACEMENT => return placement::set(context, command),
         id::PLACEMENT_EVENTS if !names_namespace => return Err(Failure::INVALID_NAMESPACE),

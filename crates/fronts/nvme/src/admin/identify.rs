@@ -4,11 +4,14 @@ use tantalum::{Device, UNIT_BYTES};
 
 use super::context::Context;
 use super::placement::ENDURANCE_GROUP;
+use super::sanitize;
 use crate::blocks::BlockSpace;
 use crate::controller::{ControllerKind, QUEUE_ENTRIES, VERSION};
 use crate::errors::ERROR_ENTRIES;
-use crate::events::NAMESPACE_NOTICES;
+use crate::events::{NAMESPACE_NOTICES, TELEMETRY_NOTICES};
 use crate::failure::Failure;
+use crate::history::events::LOG_SIZE;
+use crate::history::self_test::EXTENDED_MINUTES;
 use crate::identity::uuid_of_namespace;
 use crate::io::{ACROSS, COPY_BLOCKS_BYTES, COPY_RANGES, TRANSFER_BYTES, TRANSFER_LIMIT_LOG2};
 use crate::limits::{ABORTS, EVENT_REQUESTS};
@@ -205,19 +208,23 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.subsystem_name = text(&subsystem.settings.name, 0);
     // several controllers
     told.sharing = 1 << 1;
-    // changes of namespaces' attributes are reported
-    told.events = NAMESPACE_NOTICES.into();
+    // changes of namespaces' attributes are reported, and that the drive has kept telemetry
+    told.events = (NAMESPACE_NOTICES | TELEMETRY_NOTICES).into();
     // the log of commands and their effects is supported
     told.log_attributes |= 1 << 1;
     // one slot, read-only
     told.firmware_updates = 1 << 1 | 1;
     told.abort_limit = ABORTS as u8 - 1;
     told.temperatures = [343.into(), 353.into()];
-    // block erase; units are always deallocated; nothing is written to them afterwards
-    told.sanitize = (1 << 1 | 1 << 29 | 1 << 30).into();
-    // Format, Namespace Management and Attachment, and Directives where one is of use
+    told.sanitize = sanitize::CAPABILITIES.into();
+    // Format, Namespace Management and Attachment, Device Self-test, and Directives where one is of use
     let has_handles = subsystem.placement.is_some();
-    told.admin_commands = (1 << 1 | 1 << 3 | u16::from(has_handles) << 5).into();
+    told.admin_commands = (1 << 1 | 1 << 3 | 1 << 4 | u16::from(has_handles) << 5).into();
+    told.self_test_minutes = EXTENDED_MINUTES.into();
+    told.self_test = 1;
+    // telemetry, and the persistent event log
+    told.log_attributes |= 1 << 3 | 1 << 4;
+    told.event_log = LOG_SIZE.into();
     // endurance groups, and flexible data placement
     told.attributes = (told.attributes.get() | 1 << 4 | u32::from(has_handles) << 19).into();
     told.endurance_groups = ENDURANCE_GROUP.into();

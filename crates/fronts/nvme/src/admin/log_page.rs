@@ -24,14 +24,18 @@ use crate::wire::opcode::{admin, key_value, nvm, program, vendor};
 use crate::wire::text;
 
 /// Log pages of a controller with namespaces.
-const PAGES: [u8; 9] = [
+const PAGES: [u8; 13] = [
     id::SUPPORTED,
     id::ERRORS,
     id::SMART,
     id::FIRMWARE,
     id::CHANGED_NAMESPACES,
     id::EFFECTS,
+    id::SELF_TEST,
+    id::TELEMETRY_HOST,
+    id::TELEMETRY_CONTROLLER,
     id::ENDURANCE_GROUP,
+    id::PERSISTENT_EVENTS,
     id::FEATURES,
     id::SANITIZE,
 ];
@@ -100,6 +104,9 @@ pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Fa
     let retains_event = command.bit(10, 15);
     if !retains_event {
         context.controller.was_read(command.dword(10) as u8);
+        if command.dword(10) as u8 == id::TELEMETRY_CONTROLLER {
+            context.subsystem.history.telemetry.was_read();
+        }
     }
     Ok(data)
 }
@@ -115,6 +122,7 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
             _ => Err(Failure::INVALID_LOG_PAGE),
         };
     }
+    let history = &subsystem.history;
     match page {
         id::SUPPORTED => Ok(supported(&pages(subsystem))),
         id::ERRORS => Ok(subsystem.errors.page()),
@@ -122,8 +130,18 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
         id::SMART => Ok(smart(subsystem)),
         id::FIRMWARE => Ok(firmware()),
         id::CHANGED_NAMESPACES => Ok(changed_namespaces(context)),
-        id::EFFECTS => commands(context, command)
-            .map(|commands| effects(&commands, context.subsystem.placement.is_some())),
+        id::EFFECTS => {
+            commands(context, command).map(|commands| effects(&commands, subsystem.placement.is_some()))
+        }
+        id::SELF_TEST => Ok(history.tests.log()),
+        id::TELEMETRY_HOST => {
+            if specific(command) & 1 == 1 {
+                history.telemetry.ask(subsystem);
+            }
+            Ok(history.telemetry.asked())
+        }
+        id::TELEMETRY_CONTROLLER => Ok(history.telemetry.kept()),
+        id::PERSISTENT_EVENTS => history.events.read(subsystem, context.controller.id, specific(command) & 3),
         id::FEATURES => Ok(feature_effects(subsystem)),
         id::ENDURANCE_GROUP => placement::check_group(command).map(|()| endurance_group(subsystem)),
         page if placement::PAGES.contains(&page) => placement::page(context, command),
@@ -136,6 +154,11 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
 fn pages(subsystem: &Subsystem) -> Vec<u8> {
     let of_handles: &[u8] = if subsystem.placement.is_some() { &placement::PAGES } else { &[] };
     PAGES.iter().chain(of_handles).copied().collect()
+}
+
+/// What a command asks of this page alone (`LSP`).
+fn specific(command: &Submission) -> u8 {
+    (command.dword(10) >> 8 & 0x7f) as u8
 }
 
 /// Those that changed for the controller; if they are more than the log has room for, it says only that.
@@ -156,7 +179,8 @@ fn supported(pages: &[u8]) -> Vec<u8> {
     log
 }
 
-fn smart(subsystem: &Subsystem) -> Vec<u8> {
+/// The drive's health.
+pub fn smart(subsystem: &Subsystem) -> Vec<u8> {
     let (smart, critical_warning, endurance) = {
         let device = subsystem.queue.drive().lock();
         (device.smart(), critical_warning(&device), device.profile().flash.endurance_cycles)
@@ -265,6 +289,7 @@ fn effects(commands: &[(u8, bool)], has_directives: bool) -> Vec<u8> {
         admin::GET_FEATURES,
         admin::ASYNC_EVENT,
         admin::KEEP_ALIVE,
+        admin::SELF_TEST,
     ] {
         tell(opcode.into(), effect::SUPPORTED);
     }

@@ -9,8 +9,11 @@ pub mod log_page;
 mod namespaces;
 pub mod placement;
 mod sanitize;
+mod self_test;
 
 pub use context::Context;
+pub use log_page::smart;
+pub use sanitize::status as sanitize_status;
 
 use crate::controller::ControllerKind;
 use crate::failure::Failure;
@@ -43,10 +46,13 @@ pub fn transfer(command: &Submission, kind: ControllerKind) -> Result<Transfer, 
         admin::NAMESPACE_MANAGEMENT => Ok(namespaces::managed(command)),
         admin::NAMESPACE_ATTACHMENT => Ok(namespaces::attached()),
         admin::DIRECTIVE_RECEIVE => directives::received(command),
-        admin::DIRECTIVE_SEND => Ok(Transfer::None),
-        admin::ABORT | admin::ASYNC_EVENT | admin::KEEP_ALIVE | admin::FORMAT | admin::SANITIZE => {
-            Ok(Transfer::None)
-        }
+        admin::ABORT
+        | admin::ASYNC_EVENT
+        | admin::KEEP_ALIVE
+        | admin::FORMAT
+        | admin::SANITIZE
+        | admin::DIRECTIVE_SEND
+        | admin::SELF_TEST => Ok(Transfer::None),
         _ => Err(Failure::INVALID_OPCODE),
     }
 }
@@ -70,6 +76,7 @@ pub fn answer(context: &Context<'_>, command: &Submission, data: &[u8]) -> Resul
         admin::DIRECTIVE_SEND => directives::send(context, command),
         admin::SANITIZE => sanitize::sanitize(context, command),
         admin::FORMAT => namespaces::format(context, command),
+        admin::SELF_TEST => self_test::self_test(context, command),
         admin::KEEP_ALIVE => Ok(Answer::default()),
         _ => Err(Failure::INVALID_OPCODE),
     }

@@ -10,6 +10,8 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use super::context::Context;
 use crate::controller::Controller;
 use crate::failure::Failure;
+use crate::history::events::Happened;
+use crate::history::self_test::Outcome;
 use crate::io::Transfer;
 use crate::mailbox::Answer;
 use crate::namespaces::{ALL_NAMESPACES, Entry, FORMATS, NewNamespace, Pending};
@@ -73,13 +75,14 @@ pub fn attached() -> Transfer {
 /// Namespace Management.
 pub fn manage(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<Answer, Failure> {
     match selection(command) {
-        CREATE => create(context.subsystem, command, data),
-        DELETE => delete(context.subsystem, command.namespace.get()),
+        CREATE => create(context, command, data),
+        DELETE => delete(context, command.namespace.get()),
         _ => Err(Failure::INVALID_FIELD),
     }
 }
 
-fn create(subsystem: &Subsystem, command: &Submission, data: &[u8]) -> Result<Answer, Failure> {
+fn create(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<Answer, Failure> {
+    let subsystem = context.subsystem;
     if command.dword(11) >> 24 != u32::from(command_set::NVM) {
         return Err(Failure::COMMAND_SET_UNSUPPORTED);
     }
@@ -107,11 +110,17 @@ fn create(subsystem: &Subsystem, command: &Submission, data: &[u8]) -> Result<An
     };
     let ticket = subsystem.queue.answers().ticket();
     let created = subsystem.namespaces.create(&subsystem.queue, &new)?;
+    let table = subsystem.namespaces.table();
+    if let Some((_, entry)) = table.find(created.result) {
+        let happened = Happened::Created(entry);
+        subsystem.history.events.add(subsystem, Some(context.controller.id), &happened);
+    }
     wait(subsystem, ticket, created.done_ns)?;
     Ok(Answer::result(created.result.into()))
 }
 
-fn delete(subsystem: &Subsystem, number: u32) -> Result<Answer, Failure> {
+fn delete(context: &Context<'_>, number: u32) -> Result<Answer, Failure> {
+    let subsystem = context.subsystem;
     let namespaces = &subsystem.namespaces;
     let is_there = namespaces.with_table(|table| table.find(number).is_some());
     if number != ALL_NAMESPACES && !is_there {
@@ -120,6 +129,7 @@ fn delete(subsystem: &Subsystem, number: u32) -> Result<Answer, Failure> {
     }
     let is_named = |entry: &Entry| number == ALL_NAMESPACES || entry.number == number;
     let pending = |entry: &Entry| if is_named(entry) { Pending::Delete } else { entry.pending };
+    end_tests(subsystem, number, Outcome::NamespaceGone);
     let ticket = subsystem.queue.answers().ticket();
     let deleted = namespaces.clear(&subsystem.queue, pending, |gone| {
         for controller in subsystem.io_controllers() {
@@ -129,6 +139,7 @@ fn delete(subsystem: &Subsystem, number: u32) -> Result<Answer, Failure> {
             controller.tell_changed(&numbers);
         }
     })?;
+    subsystem.history.events.add(subsystem, Some(context.controller.id), &Happened::Deleted(number));
     wait(subsystem, ticket, deleted.done_ns)?;
     Ok(Answer::default())
 }
@@ -156,6 +167,9 @@ pub fn format(context: &Context<'_>, command: &Submission) -> Result<Answer, Fai
         true => Pending::Format { format, erases: erase == 1 },
         false => entry.pending,
     };
+    let (events, controller) = (&subsystem.history.events, Some(context.controller.id));
+    events.add(subsystem, controller, &Happened::FormatBegun(number, dword));
+    end_tests(subsystem, number, Outcome::Formatted);
     let ticket = subsystem.queue.answers().ticket();
     let formatted = namespaces.clear(&subsystem.queue, pending, |cleared| {
         for controller in subsystem.io_controllers() {
@@ -163,9 +177,18 @@ pub fn format(context: &Context<'_>, command: &Submission) -> Result<Answer, Fai
             let numbers: Vec<u32> = has.map(|(_, number)| *number).collect();
             controller.tell_changed(&numbers);
         }
-    })?;
-    wait(subsystem, ticket, formatted.done_ns)?;
+    });
+    let status = formatted.as_ref().err().map_or(0, |failure| failure.field());
+    events.add(subsystem, controller, &Happened::FormatDone(number, status));
+    wait(subsystem, ticket, formatted?.done_ns)?;
     Ok(Answer::default())
+}
+
+/// A self-test of these namespaces ends.
+fn end_tests(subsystem: &Subsystem, number: u32, outcome: Outcome) {
+    subsystem.history.tests.end(outcome, |_, tested, _| {
+        tested != 0 && (tested == number || tested == ALL_NAMESPACES || number == ALL_NAMESPACES)
+    });
 }
 
 /// Namespace Attachment.

@@ -3,6 +3,8 @@
 use super::context::Context;
 use super::namespaces::wait;
 use crate::failure::Failure;
+use crate::history::events::Happened;
+use crate::history::self_test::Outcome;
 use crate::mailbox::Answer;
 use crate::namespaces::{Sanitize, SanitizeState};
 use crate::wire::command::Submission;
@@ -12,6 +14,9 @@ use crate::wire::log_page::SanitizeStatus;
 /// Kinds (`SANACT`).
 const EXIT_FAILURE: u32 = 1;
 const BLOCK_ERASE: u32 = 2;
+
+/// Block erase; units are always deallocated; nothing is written to them afterwards (`SANICAP`).
+pub const CAPABILITIES: u32 = 1 << 1 | 1 << 29 | 1 << 30;
 
 /// Whether hosts may use the drive after one that failed (`AUSE`).
 const UNRESTRICTED: u32 = 1 << 3;
@@ -25,6 +30,9 @@ pub fn sanitize(context: &Context<'_>, command: &Submission) -> Result<Answer, F
     match dword & 7 {
         BLOCK_ERASE if dword & NO_DEALLOCATE == 0 => {
             let begun = subsystem.namespaces.begin_sanitize(&subsystem.queue, dword)?;
+            subsystem.history.tests.end(Outcome::Sanitized, |_, _, _| true);
+            let happened = Happened::SanitizeBegun([CAPABILITIES, dword, command.dword(11)]);
+            subsystem.history.events.add(subsystem, Some(context.controller.id), &happened);
             let waited = wait(subsystem, ticket, begun.done_ns);
             subsystem.sanitize();
             waited?;

@@ -220,6 +220,15 @@ impl Controller {
         }
     }
 
+    /// The drive has kept telemetry: the host is notified if it asked for that.
+    pub fn tell_telemetry(&self) {
+        let mut state = self.state.lock();
+        state.events.keep_telemetry();
+        if let Some(admin) = state.connections.get(&0) {
+            admin.post(Message::Event);
+        }
+    }
+
     /// Takes an event that the host asked for and that may be reported now.
     pub fn next_event(&self) -> Option<Event> {
         let mut state = self.state.lock();

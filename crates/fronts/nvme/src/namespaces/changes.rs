@@ -29,10 +29,11 @@ pub struct Change<T> {
 }
 
 impl Namespaces {
-    /// Completes what a power cut, or a failure, has left to do. What fails is tried again before the next change.
-    pub fn resume(&self, queue: &Queue) {
+    /// Completes what a power cut, or a failure, has left to do. What fails is tried again before the next change. Returns whether a
+    /// Sanitize has ended.
+    pub fn resume(&self, queue: &Queue) -> bool {
         let _ = self.finish(queue, &mut self.lock());
-        self.run_sanitize(queue);
+        self.run_sanitize(queue)
     }
 
     /// Creates a namespace that is attached nowhere. Returns its number.

@@ -17,6 +17,7 @@
 
 mod changes;
 mod handles;
+mod kept;
 mod placement_log;
 mod sanitize;
 mod stored;
@@ -33,6 +34,7 @@ use tantalum_drive::{Drive, Fence, Fences, Queue};
 
 pub use changes::Change;
 pub use handles::{DriveHandles, Handles};
+pub use kept::Kept;
 pub use placement_log::{Recorded, event_kinds};
 pub use stored::TableError;
 pub use table::{Attached, Entry, FORMATS, NewNamespace, Pending, SLOTS, Sanitize, SanitizeState, Table};

@@ -13,9 +13,8 @@ use std::ops::Range;
 use parking_lot::Mutex;
 use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, UNIT_BYTES};
 use tantalum_drive::{DeviceGuard, When};
-use zerocopy::little_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::kept::Kept;
 use super::stored::TableError;
 use crate::failure::Failure;
 
@@ -25,9 +24,9 @@ pub const SECTOR_BYTES: usize = 512;
 const REGION_SECTORS: u64 = 4096;
 const REGION_BYTES: usize = REGION_SECTORS as usize / 8;
 
-const MAGIC: [u8; 8] = *b"TANTUNCO";
-const VERSION: u32 = 1;
-const PREFIX: [u8; 4] = *b"unco";
+/// Records of regions: the region's number is behind the key.
+const REGIONS: Kept =
+    Kept { key: b"unco", magic: *b"TANTUNCO", what: "blocks that are marked as uncorrectable" };
 /// Keys read at a time.
 const TOGETHER_KEYS: usize = 512;
 
@@ -35,17 +34,6 @@ const _: () = assert!(UNIT_BYTES.is_multiple_of(SECTOR_BYTES), "a unit has whole
 
 /// A bit for each sector of a region.
 type Bits = [u8; REGION_BYTES];
-
-/// A record's value.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Stored {
-    magic: [u8; 8],
-    version: U32,
-    /// CRC-32C of all bytes, with zeros here.
-    checksum: U32,
-    bits: Bits,
-}
 
 /// The marks of a drive.
 #[derive(Default)]
@@ -66,29 +54,12 @@ pub struct Remarked {
     values: Vec<(Key, Option<Vec<u8>>)>,
 }
 
-fn checksum(stored: &Stored) -> u32 {
-    let zeroed = Stored { checksum: 0.into(), ..*stored };
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, zeroed.as_bytes()) as u32
-}
-
-fn encode(bits: Bits) -> Vec<u8> {
-    let mut stored = Stored { magic: MAGIC, version: VERSION.into(), checksum: 0.into(), bits };
-    stored.checksum = checksum(&stored).into();
-    stored.as_bytes().to_vec()
-}
-
-fn decode(value: &[u8]) -> Option<Bits> {
-    let stored = Stored::ref_from_bytes(value).ok()?;
-    let is_ours = stored.magic == MAGIC && stored.version.get() == VERSION;
-    (is_ours && stored.checksum.get() == checksum(stored)).then_some(stored.bits)
-}
-
 fn key_of(region: u32) -> Key {
-    Key::new(&[PREFIX, region.to_le_bytes()].concat()).expect("it is short")
+    REGIONS.key_with(&region.to_le_bytes())
 }
 
 fn region_of(key: &Key) -> Option<u32> {
-    Some(u32::from_le_bytes(key.as_bytes().strip_prefix(&PREFIX)?.try_into().ok()?))
+    Some(u32::from_le_bytes(key.as_bytes().strip_prefix(REGIONS.key)?.try_into().ok()?))
 }
 
 /// The regions of sectors, with the sectors in each, counted from its first one.
@@ -125,7 +96,10 @@ impl Marks {
                 (region, bits.iter().any(|byte| *byte != 0).then_some(bits))
             })
             .collect();
-        let values = regions.iter().map(|(region, bits)| (key_of(*region), bits.map(encode))).collect();
+        let values = regions
+            .iter()
+            .map(|(region, bits)| (key_of(*region), bits.map(|bits| REGIONS.seal(&bits))))
+            .collect();
         Remarked { regions, namespace, values }
     }
 }
@@ -148,9 +122,7 @@ impl Uncorrectable {
             let namespace = marks.namespace.unwrap_or_default();
             let get = Command::KvGet { namespace, key: key_of(region), value: &mut value };
             device.submit(get, at_ns).map_err(TableError::Read)?;
-            let bits = decode(&value).ok_or_else(|| {
-                TableError::damaged(format!("the blocks marked as uncorrectable, part {region}"))
-            })?;
+            let bits = Bits::try_from(REGIONS.open(&value)?).map_err(|_| REGIONS.damaged())?;
             marks.regions.insert(region, bits);
         }
         *self.0.lock() = marks;
@@ -252,17 +224,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_layout_is_pinned_and_read_as_it_was_written() {
-        assert_eq!(size_of::<Stored>(), 528);
-        let mut bits = [0; REGION_BYTES];
-        (bits[0], bits[REGION_BYTES - 1]) = (1, 0x80);
-        let value = encode(bits);
-        assert_eq!(decode(&value), Some(bits));
-        for at in 0..value.len() {
-            let mut damaged = value.clone();
-            damaged[at] ^= 1;
-            assert_eq!(decode(&damaged), None, "byte {at}");
-        }
+    fn the_layout_is_pinned() {
+        assert_eq!(REGIONS.seal(&[0; REGION_BYTES]).len(), 528);
         assert_eq!((region_of(&key_of(7)), region_of(&Key::new(b"table").unwrap())), (Some(7), None));
     }
 
@@ -316,6 +279,6 @@ mod tests {
         let mut device = drive.lock();
         device.issue(Command::KvPut { records: &records }, When::AfterAll).unwrap();
         let error = Uncorrectable::default().load(&mut device, Some(namespace)).unwrap_err();
-        assert!(error.to_string().contains("marked as uncorrectable, part 3"), "{error}");
+        assert!(error.to_string().contains("marked as uncorrectable"), "{error}");
     }
 }

@@ -52,6 +52,7 @@ impl Server {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (stop, stopped) = UnixStream::pair()?;
+        subsystem.history.tests.resume(&subsystem);
         let (connections, awake) = (Connections::default(), Awake::default());
         let shared = Arc::new(Shared { subsystem, connections, awake });
         let accepting = Arc::clone(&shared);

@@ -147,7 +147,12 @@ impl Attachment {
             return Err(Failure::INVALID_FIELD);
         }
         let controller = self.controller()?;
-        match controller.configure(value as u32) {
+        let was_ready = controller.is_ready();
+        let change = controller.configure(value as u32);
+        if was_ready && !controller.is_ready() {
+            self.subsystem.history.reset(controller.id);
+        }
+        match change {
             Change::None => {}
             Change::Shutdown => {
                 durable(&self.subsystem)?;

@@ -123,7 +123,12 @@ pub struct Controller {
     pub capacity: [U64; 2],
     /// `UNVMCAP`.
     pub unallocated: [U64; 2],
-    reserved4: [u8; 8],
+    reserved4: [u8; 4],
+    /// Minutes that an extended self-test takes (`EDSTT`).
+    pub self_test_minutes: U16,
+    /// Bit 0: one self-test at a time in the subsystem (`DSTO`).
+    pub self_test: u8,
+    reserved11: u8,
     /// Granularity of the keep-alive timer, in 100 ms (`KAS`).
     pub keep_alive: U16,
     reserved5: [u8; 6],
@@ -132,7 +137,10 @@ pub struct Controller {
     reserved10: [u8; 8],
     /// The highest endurance group (`ENDGIDMAX`).
     pub endurance_groups: U16,
-    reserved11: [u8; 170],
+    reserved13: [u8; 10],
+    /// The longest persistent event log, in units of 64 KiB (`PELS`).
+    pub event_log: U32,
+    reserved12: [u8; 156],
     /// Sizes of submission queue entries (`SQES`).
     pub submission_bytes: u8,
     /// Sizes of completion queue entries (`CQES`).
@@ -368,8 +376,10 @@ mod tests {
         assert_eq!(offset_of!(Controller, temperatures), 266);
         assert_eq!(offset_of!(Controller, capacity), 280);
         assert_eq!(offset_of!(Controller, keep_alive), 320);
+        assert_eq!(offset_of!(Controller, self_test_minutes), 316);
         assert_eq!(offset_of!(Controller, sanitize), 328);
         assert_eq!(offset_of!(Controller, endurance_groups), 340);
+        assert_eq!(offset_of!(Controller, event_log), 352);
         assert_eq!(offset_of!(Controller, submission_bytes), 512);
         assert_eq!(offset_of!(Controller, write_cache), 525);
         assert_eq!(offset_of!(Controller, sgl), 536);

@@ -17,6 +17,14 @@ pub mod id {
     pub const CHANGED_NAMESPACES: u8 = 0x04;
     /// Commands and their effects.
     pub const EFFECTS: u8 = 0x05;
+    /// Self-tests.
+    pub const SELF_TEST: u8 = 0x06;
+    /// The drive's state, as a host has asked for it.
+    pub const TELEMETRY_HOST: u8 = 0x07;
+    /// The drive's state, as the drive has kept it.
+    pub const TELEMETRY_CONTROLLER: u8 = 0x08;
+    /// What has happened to the drive.
+    pub const PERSISTENT_EVENTS: u8 = 0x0d;
     /// The health of an endurance group.
     pub const ENDURANCE_GROUP: u8 = 0x09;
     /// The supported features.

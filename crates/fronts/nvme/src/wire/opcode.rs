@@ -14,6 +14,8 @@ pub mod admin {
     pub const GET_FEATURES: u8 = 0x0a;
     /// Asynchronous Event Request.
     pub const ASYNC_EVENT: u8 = 0x0c;
+    /// Device Self-test.
+    pub const SELF_TEST: u8 = 0x14;
     /// Directive Send.
     pub const DIRECTIVE_SEND: u8 = 0x19;
     /// Directive Receive.

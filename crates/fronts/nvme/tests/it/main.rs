@@ -13,6 +13,7 @@ mod events;
 mod fused;
 #[path = "../fuzzed/mod.rs"]
 mod fuzzed;
+mod history;
 mod host_failures;
 mod hostile;
 mod mixed_commands;

@@ -442,8 +442,13 @@ impl Parts {
         audit
     }
 
-    /// Reads the spare areas and the data of the mapped units among `lpns`, and compares.
-    pub fn audit_units(&mut self, lpns: Range<u32>, audit: &mut Audit) -> Result<(), FtlError> {
+    /// Reads the spare areas and the data of the mapped units among `lpns`, from `at_ns` on, and compares.
+    pub fn audit_units(
+        &mut self,
+        lpns: Range<u32>,
+        at_ns: Nanoseconds,
+        audit: &mut Audit,
+    ) -> Result<(), FtlError> {
         let mut data = [0; UNIT_BYTES];
         for lpn in lpns.map(Lpn) {
             let Some(ppn) = self.map.lookup(lpn) else { continue };
@@ -451,7 +456,7 @@ impl Parts {
             let finding = match self.nand.page_state(self.geometry.page_of(ppn)) {
                 PageState::Erased => Some(Finding::Erased { lpn, ppn }),
                 PageState::Uncorrectable => Some(Finding::Unreadable { lpn, ppn }),
-                PageState::Programmed => match self.nand.read(ppn, &mut data, 0) {
+                PageState::Programmed => match self.nand.read(ppn, &mut data, at_ns) {
                     Ok(_) => {
                         let spare = Spare::decode(&self.nand.spare(ppn)?);
                         let wrong = self.units.audit_spare(&self.map, lpn, ppn, spare.as_ref());

@@ -129,7 +129,7 @@ fn medium_of(pages: &[Page]) -> Nand {
 fn recovers(nand: Nand) -> bool {
     let Ok((mut ftl, _)) = Ftl::recover(nand, CONFIG, 0) else { return false };
     let mut audit = ftl.audit_maps();
-    ftl.audit_units(0..CONFIG.logical_units, &mut audit).unwrap();
+    ftl.audit_units(0..CONFIG.logical_units, 0, &mut audit).unwrap();
     true
 }
 
