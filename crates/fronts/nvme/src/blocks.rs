@@ -5,7 +5,11 @@ use std::ops::Range;
 use tantalum::{Lpn, UNIT_BYTES};
 
 use crate::failure::Failure;
-use crate::namespaces::SECTOR_BYTES;
+
+/// Bytes of a sector, the smallest block: in these the drive is divided whatever the blocks of a namespace.
+pub const SECTOR_BYTES: usize = 512;
+
+const _: () = assert!(UNIT_BYTES.is_multiple_of(SECTOR_BYTES), "a unit has whole sectors");
 
 /// The blocks of a namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -19,6 +19,8 @@ pub enum Event {
     Sanitized,
     /// The drive has kept telemetry.
     Telemetry,
+    /// Something has happened to a reservation.
+    Reservation,
     /// Attributes of namespaces have changed, or which of them the controller has.
     Namespaces,
 }
@@ -54,8 +56,14 @@ pub const TELEMETRY_NOTICES: u32 = 1 << 10;
 pub const CONFIGURABLE: u32 = 0xff | NAMESPACE_NOTICES | TELEMETRY_NOTICES;
 
 impl Event {
-    const ALL: [Event; 5] =
-        [Event::ReadOnly, Event::SpareLow, Event::Sanitized, Event::Namespaces, Event::Telemetry];
+    const ALL: [Event; 6] = [
+        Event::ReadOnly,
+        Event::SpareLow,
+        Event::Sanitized,
+        Event::Reservation,
+        Event::Namespaces,
+        Event::Telemetry,
+    ];
 
     /// The log page with details; reading it allows the next event of this type to be reported.
     fn log_page(self) -> u8 {
@@ -64,13 +72,14 @@ impl Event {
             Event::Namespaces => id::CHANGED_NAMESPACES,
             Event::Sanitized => id::SANITIZE,
             Event::Telemetry => id::TELEMETRY_CONTROLLER,
+            Event::Reservation => id::RESERVATIONS,
         }
     }
 
     /// The bit of the feature that enables it; all of them if it cannot be disabled.
     fn asked_with(self) -> u32 {
         match self {
-            Event::Sanitized => u32::MAX,
+            Event::Sanitized | Event::Reservation => u32::MAX,
             Event::ReadOnly => warning::READ_ONLY.into(),
             Event::SpareLow => warning::SPARE_LOW.into(),
             Event::Namespaces => NAMESPACE_NOTICES,
@@ -85,7 +94,8 @@ impl Event {
             Event::SpareLow => (1, 2),
             Event::Namespaces => (2, 0),
             Event::Telemetry => (2, 2),
-            // specific to a command set: only the second kind of an event there is
+            // specific to a command set
+            Event::Reservation => (6, 0),
             Event::Sanitized => (6, 1),
         };
         kind | which << 8 | u64::from(self.log_page()) << 16
@@ -146,6 +156,11 @@ impl Events {
     /// A Sanitize has ended.
     pub fn end_sanitize(&mut self) {
         self.add(Event::Sanitized);
+    }
+
+    /// Something has happened to a reservation.
+    pub fn change_reservation(&mut self) {
+        self.add(Event::Reservation);
     }
 
     /// The drive has kept telemetry.
@@ -254,5 +269,6 @@ mod tests {
         assert_eq!(Event::Namespaces.result(), 0x04_0002);
         assert_eq!(Event::Sanitized.result(), 0x81_0106);
         assert_eq!(Event::Telemetry.result(), 0x08_0202);
+        assert_eq!(Event::Reservation.result(), 0x80_0006);
     }
 }

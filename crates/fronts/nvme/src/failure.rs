@@ -51,6 +51,8 @@ codes! {
     ATOMIC_UNIT_EXCEEDED = 0x014,
     /// In-capsule data outside the capsule.
     SGL_OFFSET = 0x016,
+    /// A host identifier of 64 bits, where hosts have one of 128.
+    HOST_ID_FORMAT = 0x018,
     /// A keep-alive timeout that is not supported.
     KEEP_ALIVE_INVALID = 0x01a,
     /// The last Sanitize has failed.
@@ -67,6 +69,8 @@ codes! {
     COMMAND_SET = 0x02c,
     /// Blocks beyond the namespace.
     OUT_OF_RANGE = 0x080,
+    /// Another host has reserved the namespace, or the key is not the host's.
+    RESERVATION_CONFLICT = 0x083,
     /// No flash is left.
     CAPACITY_EXCEEDED = 0x081,
     /// A value that is too large, or a buffer that is too small.
@@ -166,6 +170,8 @@ impl Failure {
     pub const POWER_LOSS: Failure = Failure { code: 0x005, is_final: false, result: 0 };
     /// The right to a part of the drive was withdrawn. What a host is told depends on what has become of its namespace.
     pub const KEPT_OUT: Failure = Failure { code: 0x00b, is_final: false, result: 0 };
+    /// A reservation changed at the same moment: the command did nothing (Command Interrupted).
+    pub const INTERRUPTED: Failure = Failure { code: 0x021, is_final: false, result: 0 };
     /// The namespace is being formatted, or was when the command came.
     pub const FORMAT_IN_PROGRESS: Failure = Failure { code: 0x084, is_final: false, result: 0 };
     /// Too many units are waiting in the drive at the moment (Namespace Not Ready).

@@ -35,6 +35,7 @@ pub mod outbox;
 pub mod programs;
 pub mod qualified_name;
 mod recording;
+pub mod reservations;
 pub mod serve;
 pub mod server;
 pub mod session;

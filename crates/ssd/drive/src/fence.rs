@@ -19,8 +19,13 @@ impl Fences {
     }
 
     /// The part changes hands: earlier rights to it end. The guard shows that no command is under way.
-    pub fn withdraw(&self, _device: &DeviceGuard<'_>) {
-        self.0.fetch_add(1, Ordering::Release);
+    pub fn withdraw(&self, device: &DeviceGuard<'_>) {
+        self.withdraw_by(device, 1);
+    }
+
+    /// The same, and the count grows by `step`: its digits can tell apart what has changed.
+    pub fn withdraw_by(&self, _device: &DeviceGuard<'_>, step: u64) {
+        self.0.fetch_add(step, Ordering::Release);
     }
 }
 

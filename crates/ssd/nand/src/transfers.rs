@@ -213,9 +213,8 @@ impl Nand {
     /// The host's, if it could not be overwritten; the buffers are released all the same.
     pub fn discard_fills(&mut self, fills: &mut Fills) -> Result<(), NandError> {
         let left = &fills.units[fills.next..];
-        let ours = left.iter().map(|filled| filled.slot).filter(|slot| self.slots.is_used(*slot));
-        let cleared =
-            ours.map(|slot| self.image.write_slot(slot, &[0; UNIT_BYTES])).collect::<Result<(), _>>();
+        let mut ours = left.iter().map(|filled| filled.slot).filter(|slot| self.slots.is_used(*slot));
+        let cleared = ours.try_for_each(|slot| self.image.write_slot(slot, &[0; UNIT_BYTES]));
         self.skip_fills(fills, usize::MAX);
         cleared
     }

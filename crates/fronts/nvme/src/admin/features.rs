@@ -1,20 +1,21 @@
 //! Get Features and Set Features (Base, section 5.27.1).
 
 use super::context::Context;
+use super::namespaces::wait;
 use super::placement;
 use crate::controller::{Controller, ControllerKind, QueueRefusal};
 use crate::events::CONFIGURABLE;
 use crate::failure::Failure;
 use crate::history::events::Happened;
-use crate::io::{ACROSS, Transfer};
+use crate::io::Transfer;
 use crate::mailbox::Answer;
-use crate::namespaces::ALL_NAMESPACES;
+use crate::namespaces::{ALL_NAMESPACES, Persistence};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::feature as id;
 
 /// All features.
-const FEATURES: [u8; 14] = [
+const FEATURES: [u8; 16] = [
     id::ARBITRATION,
     id::POWER,
     id::TEMPERATURE,
@@ -29,10 +30,12 @@ const FEATURES: [u8; 14] = [
     id::DATA_PLACEMENT,
     id::PLACEMENT_EVENTS,
     id::HOST,
+    id::RESERVATION_MASK,
+    id::RESERVATION_PERSISTENCE,
 ];
 
 /// Features that can be set.
-const CHANGEABLE: [u8; 10] = [
+const CHANGEABLE: [u8; 12] = [
     id::ARBITRATION,
     id::ERROR_RECOVERY,
     id::WRITE_CACHE,
@@ -43,6 +46,8 @@ const CHANGEABLE: [u8; 10] = [
     id::KEEP_ALIVE,
     id::HOST_BEHAVIOUR,
     id::PLACEMENT_EVENTS,
+    id::RESERVATION_MASK,
+    id::RESERVATION_PERSISTENCE,
 ];
 
 const HOST_BEHAVIOUR_BYTES: u32 = 512;
@@ -103,7 +108,10 @@ pub fn features(subsystem: &Subsystem) -> impl Iterator<Item = u8> {
 
 /// Whether a feature is that of a namespace.
 pub fn is_of_namespace(feature: u8) -> bool {
-    matches!(feature, id::ERROR_RECOVERY | id::PLACEMENT_EVENTS)
+    matches!(
+        feature,
+        id::ERROR_RECOVERY | id::PLACEMENT_EVENTS | id::RESERVATION_MASK | id::RESERVATION_PERSISTENCE
+    )
 }
 
 /// Whether a feature is that of an endurance group; all others are the controller's.
@@ -143,7 +151,10 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
         return Ok(Answer::result(u64::from(is_of_namespace) << 1 | u64::from(is_changeable) << 2));
     }
     if is_of_namespace(feature) && !names_namespace {
-        return Err(Failure::INVALID_NAMESPACE);
+        // (Base, sections 5.27.1.24 and 5.27.1.25)
+        let is_of_reservations = matches!(feature, id::RESERVATION_MASK | id::RESERVATION_PERSISTENCE);
+        let is_all = is_of_reservations && command.namespace.get() == ALL_NAMESPACES;
+        return Err(if is_all { Failure::INVALID_FIELD } else { Failure::INVALID_NAMESPACE });
     }
     let is_current = selection(command) == 0;
     let controller = context.controller;
@@ -156,6 +167,15 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
             let set = context.subsystem.namespaces.error_recovery(command.namespace.get());
             // namespaces with records have none
             u64::from(set.unwrap_or(0))
+        }
+        id::RESERVATION_MASK if is_current => {
+            let number = command.namespace.get();
+            controller.with_reservations(|notices| notices.mask(number)).into()
+        }
+        id::RESERVATION_PERSISTENCE if is_current => {
+            let target = context.view.blocks(command.namespace.get());
+            let persists = |target| context.subsystem.namespaces.reservation(target).persists;
+            target.is_some_and(persists).into()
         }
         id::WRITE_CACHE => u64::from(!(is_current && context.subsystem.is_write_through())),
         id::QUEUES => queues(controller.io_queues()),
@@ -208,12 +228,31 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
     let controller = context.controller;
     match feature {
         id::ERROR_RECOVERY => set_error_recovery(context, command.namespace.get(), value)?,
+        id::RESERVATION_MASK => {
+            let numbers = named(context, command.namespace.get())?;
+            // each of the three kinds of notices
+            let mask = value & 0b1110;
+            controller.with_reservations(|notices| {
+                numbers.iter().for_each(|number| notices.set_mask(*number, mask))
+            });
+        }
+        id::RESERVATION_PERSISTENCE => {
+            let target = context.view.blocks(command.namespace.get()).ok_or(Failure::INVALID_FIELD)?;
+            let persists = Persistence::Becomes(value & 1 == 1);
+            let (namespaces, queue) = (&context.subsystem.namespaces, &context.subsystem.queue);
+            let ticket = queue.answers().ticket();
+            let changed = namespaces.reserve(queue, target, |reservation| {
+                reservation.persist(persists);
+                Ok(())
+            })?;
+            wait(context.subsystem, ticket, changed.done_ns)?;
+        }
         id::WRITE_CACHE => context.subsystem.set_write_through(value & 1 == 0),
         id::QUEUES => return grant_queues(controller, value),
         id::KEEP_ALIVE => controller.set_keep_alive_ms(value),
         id::HOST_BEHAVIOUR => {
             // formats of copy descriptors that only an enabled host may use
-            if u16::from_le_bytes([data[4], data[5]]) & !(1 << ACROSS) != 0 {
+            if u16::from_le_bytes([data[4], data[5]]) & !(1 << id::COPY_ACROSS) != 0 {
                 return Err(Failure::INVALID_FIELD);
             }
             let behaviour = u32::from_le_bytes([data[0], data[1], data[2], data[4]]);
@@ -242,16 +281,21 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
     Ok(Answer::default())
 }
 
+/// The namespaces with blocks for which a feature is set.
+fn named(context: &Context<'_>, number: u32) -> Result<Vec<u32>, Failure> {
+    match number {
+        0 => Err(Failure::INVALID_NAMESPACE),
+        ALL_NAMESPACES => Ok(context.view.of_blocks()),
+        number if context.view.blocks(number).is_some() => Ok(vec![number]),
+        // one with records
+        _ => Err(Failure::INVALID_FIELD),
+    }
+}
+
 /// Sets Error Recovery of a namespace with blocks, or of all that the controller has: a limit of retries, of which the drive makes none,
 /// and whether reads of deallocated blocks fail (NVM, section 4.1.3.2).
 fn set_error_recovery(context: &Context<'_>, number: u32, value: u32) -> Result<(), Failure> {
-    let numbers = match number {
-        0 => return Err(Failure::INVALID_NAMESPACE),
-        ALL_NAMESPACES => context.view.of_blocks(),
-        number if context.view.blocks(number).is_some() => vec![number],
-        // keys that are not there are told anyway
-        _ => return Err(Failure::INVALID_FIELD),
-    };
+    let numbers = named(context, number)?;
     if value & !ERROR_RECOVERY != 0 {
         return Err(Failure::INVALID_FIELD);
     }

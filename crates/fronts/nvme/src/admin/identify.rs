@@ -13,12 +13,13 @@ use crate::failure::Failure;
 use crate::history::events::LOG_SIZE;
 use crate::history::self_test::EXTENDED_MINUTES;
 use crate::identity::uuid_of_namespace;
-use crate::io::{ACROSS, COPY_BLOCKS_BYTES, COPY_RANGES, TRANSFER_BYTES, TRANSFER_LIMIT_LOG2};
+use crate::io::{COPY_BLOCKS_BYTES, COPY_RANGES, TRANSFER_BYTES, TRANSFER_LIMIT_LOG2};
 use crate::limits::{ABORTS, EVENT_REQUESTS};
 use crate::namespaces::{ALL_NAMESPACES, Entry, FORMATS, Namespaces};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::fabrics::DISCOVERY_NQN;
+use crate::wire::feature::COPY_ACROSS;
 use crate::wire::identify::{
     BlockFormat, CommonNamespace, Controller, IDENTIFY_BYTES, KeyValueNamespace, Namespace, NvmController,
     bytes_of, cns, command_set, descriptor, empty,
@@ -35,6 +36,9 @@ const _: () = assert!(ADMIN_CAPSULE_BYTES.is_multiple_of(16), "capsules are told
 
 /// Controllers in one list.
 const CONTROLLERS_OF_LIST: usize = 2047;
+
+/// Reservations that outlive power losses, of all six kinds; an ignored key need not be the host's (`RESCAP`).
+const RESERVATIONS: u8 = 0xff;
 
 /// Granularity of the keep-alive timer, in units of 100 ms.
 const KEEP_ALIVE_GRANULARITY: u16 = 10;
@@ -146,7 +150,7 @@ fn namespace(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Fai
             cns::NAMESPACE_OF_SET if set == command_set::KEY_VALUE => {
                 Ok(bytes_of(&key_value_namespace(subsystem, number)))
             }
-            cns::NAMESPACE_OF_ALL_SETS => Ok(bytes_of(&common_namespace(subsystem, true))),
+            cns::NAMESPACE_OF_ALL_SETS => Ok(bytes_of(&common_namespace(subsystem, true, false))),
             cns::NAMESPACE_DESCRIPTORS => Ok(descriptors(subsystem, number.into(), command_set::KEY_VALUE)),
             _ => Err(Failure::COMMAND_SET),
         };
@@ -166,7 +170,7 @@ fn namespace(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Fai
     match structure {
         cns::NAMESPACE_OF_SET if set != command_set::NVM => Err(Failure::COMMAND_SET),
         cns::NAMESPACE_OF_SET => Ok(vec![0; IDENTIFY_BYTES]),
-        cns::NAMESPACE_OF_ALL_SETS => Ok(bytes_of(&common_namespace(subsystem, entry.is_shared))),
+        cns::NAMESPACE_OF_ALL_SETS => Ok(bytes_of(&common_namespace(subsystem, entry.is_shared, true))),
         cns::NAMESPACE_DESCRIPTORS => Ok(descriptors(subsystem, entry.identity(), command_set::NVM)),
         _ => Ok(bytes_of(&block_namespace(subsystem, &entry))),
     }
@@ -230,11 +234,11 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.endurance_groups = ENDURANCE_GROUP.into();
     told.submission_bytes = 6 << 4 | 6;
     told.completion_bytes = 4 << 4 | 4;
-    // Compare, Write Uncorrectable, Dataset Management, Write Zeroes, Timestamp, Verify, Copy
-    told.io_commands = (1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6 | 1 << 7 | 1 << 8).into();
+    // Compare, Write Uncorrectable, Dataset Management, Write Zeroes, reservations, Timestamp, Verify, Copy
+    told.io_commands = (1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8).into();
     // Compare and Write
     told.fused = 1.into();
-    told.copy_formats = (1 | 1 << ACROSS).into();
+    told.copy_formats = (1 | 1 << COPY_ACROSS).into();
     // a flush may name all namespaces
     told.write_cache = 3 << 1 | u8::from(subsystem.has_volatile_cache());
     told.vendor_io = 1;
@@ -269,6 +273,7 @@ fn any_block_namespace(device: &Device, space: &BlockSpace) -> Namespace {
     // deallocated blocks read as zeros, and Write Zeroes deallocates
     told.deallocate = 1 | 1 << 3;
     told.endurance_group = ENDURANCE_GROUP.into();
+    told.reservations = RESERVATIONS;
     let unit = (space.per_unit() - 1) as u16;
     let whole = space.written_whole(device.limits().atomic_write_units);
     told.atomic = [less_one(whole.blocks).into(); 3];
@@ -321,10 +326,11 @@ fn written_best(device: &Device, space: &BlockSpace) -> (u16, u16) {
     (blocks(page_bytes), blocks(pages * page_bytes))
 }
 
-fn common_namespace(subsystem: &Subsystem, is_shared: bool) -> CommonNamespace {
+fn common_namespace(subsystem: &Subsystem, is_shared: bool, has_blocks: bool) -> CommonNamespace {
     let device = subsystem.queue.drive().lock();
     let mut told: CommonNamespace = empty();
     told.sharing = is_shared.into();
+    told.reservations = if has_blocks { RESERVATIONS } else { 0 };
     told.attributes = is_write_protected(&device).into();
     told.endurance_group = ENDURANCE_GROUP.into();
     told.status = is_ready(&device).into();

@@ -24,7 +24,7 @@ use crate::wire::opcode::{admin, key_value, nvm, program, vendor};
 use crate::wire::text;
 
 /// Log pages of a controller with namespaces.
-const PAGES: [u8; 13] = [
+const PAGES: [u8; 14] = [
     id::SUPPORTED,
     id::ERRORS,
     id::SMART,
@@ -37,11 +37,12 @@ const PAGES: [u8; 13] = [
     id::ENDURANCE_GROUP,
     id::PERSISTENT_EVENTS,
     id::FEATURES,
+    id::RESERVATIONS,
     id::SANITIZE,
 ];
 
 /// I/O commands on blocks besides those of the drive for vendors, and whether they change some.
-const NVM_COMMANDS: [(u8, bool); 9] = [
+const NVM_COMMANDS: [(u8, bool); 13] = [
     (nvm::FLUSH, false),
     (nvm::WRITE, true),
     (nvm::READ, false),
@@ -51,6 +52,10 @@ const NVM_COMMANDS: [(u8, bool); 9] = [
     (nvm::DATASET_MANAGEMENT, true),
     (nvm::VERIFY, false),
     (nvm::COPY, true),
+    (nvm::RESERVATION_REGISTER, false),
+    (nvm::RESERVATION_REPORT, false),
+    (nvm::RESERVATION_ACQUIRE, false),
+    (nvm::RESERVATION_RELEASE, false),
 ];
 
 /// I/O commands about reclaim unit handles, on a drive that has some.
@@ -145,6 +150,7 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
         id::FEATURES => Ok(feature_effects(subsystem)),
         id::ENDURANCE_GROUP => placement::check_group(command).map(|()| endurance_group(subsystem)),
         page if placement::PAGES.contains(&page) => placement::page(context, command),
+        id::RESERVATIONS => Ok(context.controller.with_reservations(|notices| notices.page())),
         id::SANITIZE => Ok(sanitize::status(subsystem.namespaces.sanitize()).as_bytes().to_vec()),
         _ => Err(Failure::INVALID_LOG_PAGE),
     }

@@ -13,6 +13,7 @@ mod self_test;
 
 pub use context::Context;
 pub use log_page::smart;
+pub use namespaces::wait;
 pub use sanitize::status as sanitize_status;
 
 use crate::controller::ControllerKind;

@@ -129,6 +129,7 @@ fn delete(context: &Context<'_>, number: u32) -> Result<Answer, Failure> {
     }
     let is_named = |entry: &Entry| number == ALL_NAMESPACES || entry.number == number;
     let pending = |entry: &Entry| if is_named(entry) { Pending::Delete } else { entry.pending };
+    namespaces.check_reserved(&context.controller.host.id, number)?;
     end_tests(subsystem, number, Outcome::NamespaceGone);
     let ticket = subsystem.queue.answers().ticket();
     let deleted = namespaces.clear(&subsystem.queue, pending, |gone| {
@@ -167,6 +168,9 @@ pub fn format(context: &Context<'_>, command: &Submission) -> Result<Answer, Fai
         true => Pending::Format { format, erases: erase == 1 },
         false => entry.pending,
     };
+    // what is refused has not begun
+    namespaces.sanitize().check()?;
+    namespaces.check_reserved(&context.controller.host.id, number)?;
     let (events, controller) = (&subsystem.history.events, Some(context.controller.id));
     events.add(subsystem, controller, &Happened::FormatBegun(number, dword));
     end_tests(subsystem, number, Outcome::Formatted);

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::history::events::Happened;
 use crate::history::self_test::Outcome;
 use crate::mailbox::Answer;
-use crate::namespaces::{Sanitize, SanitizeState};
+use crate::namespaces::{ALL_NAMESPACES, Sanitize, SanitizeState};
 use crate::wire::command::Submission;
 use crate::wire::identify::empty;
 use crate::wire::log_page::SanitizeStatus;
@@ -29,6 +29,8 @@ pub fn sanitize(context: &Context<'_>, command: &Submission) -> Result<Answer, F
     let ticket = subsystem.queue.answers().ticket();
     match dword & 7 {
         BLOCK_ERASE if dword & NO_DEALLOCATE == 0 => {
+            let host = &context.controller.host.id;
+            subsystem.namespaces.check_reserved(host, ALL_NAMESPACES)?;
             let begun = subsystem.namespaces.begin_sanitize(&subsystem.queue, dword)?;
             subsystem.history.tests.end(Outcome::Sanitized, |_, _, _| true);
             let happened = Happened::SanitizeBegun([CAPABILITIES, dword, command.dword(11)]);

@@ -4,6 +4,7 @@
 //! host disconnects its I/O queues first, and then shuts down on the admin queue.
 
 mod properties;
+mod reservation_notices;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,11 +14,12 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::events::{Event, Events};
-use crate::io::ACROSS;
 use crate::mailbox::{Mailbox, Message};
 use crate::wire::feature;
+use crate::wire::log_page::id;
 use properties::Properties;
 pub use properties::{ControllerKind, ENABLED, QUEUE_ENTRIES, VERSION, enabled_for};
+use reservation_notices::ReservationNotices;
 
 /// Maximum number of I/O queues of a controller.
 pub const IO_QUEUES: u16 = 64;
@@ -60,6 +62,8 @@ struct State {
     io_queues: Option<u16>,
     /// Events to report to the host.
     events: Events,
+    /// What has happened to reservations.
+    reservations: ReservationNotices,
     /// Its connections by queue.
     connections: FxHashMap<u16, Arc<Mailbox>>,
     has_ended: bool,
@@ -107,6 +111,7 @@ impl Controller {
             timestamp: None,
             io_queues: None,
             events: Events::new(warnings),
+            reservations: ReservationNotices::default(),
             connections: FxHashMap::from_iter([(0, admin)]),
             has_ended: false,
         };
@@ -229,6 +234,22 @@ impl Controller {
         }
     }
 
+    /// Something has happened to the reservation of a namespace: the host is notified if it wants to know.
+    pub fn tell_reservation(&self, namespace: u32, kind: u8) {
+        let mut state = self.state.lock();
+        if state.reservations.add(namespace, kind) {
+            state.events.change_reservation();
+            if let Some(admin) = state.connections.get(&0) {
+                admin.post(Message::Event);
+            }
+        }
+    }
+
+    /// What has happened to reservations, to be read and changed.
+    pub fn with_reservations<T>(&self, look: impl FnOnce(&mut ReservationNotices) -> T) -> T {
+        look(&mut self.state.lock().reservations)
+    }
+
     /// Takes an event that the host asked for and that may be reported now.
     pub fn next_event(&self) -> Option<Event> {
         let mut state = self.state.lock();
@@ -253,7 +274,8 @@ impl Controller {
 
     /// Whether the host has enabled copies across namespaces (`CDFE` of Host Behaviour).
     pub fn copies_across(&self) -> bool {
-        self.feature(feature::HOST_BEHAVIOUR).is_some_and(|behaviour| behaviour >> 24 >> ACROSS & 1 == 1)
+        self.feature(feature::HOST_BEHAVIOUR)
+            .is_some_and(|behaviour| behaviour >> 24 >> feature::COPY_ACROSS & 1 == 1)
     }
 
     /// Sets one of its own features.
@@ -305,7 +327,11 @@ impl Controller {
 
     /// The host has read a log page, and not asked to retain its event.
     pub fn was_read(&self, log_page: u8) {
-        self.state.lock().events.was_read(log_page);
+        let mut state = self.state.lock();
+        state.events.was_read(log_page);
+        if log_page == id::RESERVATIONS && state.reservations.was_read() {
+            state.events.change_reservation();
+        }
     }
 
     /// The namespaces that have changed since the host last read the list of changes, in order.

@@ -89,6 +89,8 @@ struct TestResult {
 /// A test that is under way.
 #[derive(Clone, Debug)]
 struct Current {
+    /// Distinguishes it from others: a thread executes one alone, however late it comes.
+    number: u64,
     code: u8,
     namespace: u32,
     controller: u16,
@@ -104,6 +106,8 @@ pub struct SelfTests(Mutex<State>);
 #[derive(Default)]
 struct State {
     current: Option<Current>,
+    /// Tests that have begun.
+    begun: u64,
     /// The latest first.
     results: Vec<TestResult>,
 }
@@ -116,6 +120,18 @@ impl State {
         value.extend(namespace.to_le_bytes());
         value.extend(self.results.as_bytes());
         value
+    }
+
+    fn begin(&mut self, code: u8, namespace: u32, controller: u16) -> u64 {
+        self.begun += 1;
+        let number = self.begun;
+        self.current = Some(Current { number, code, namespace, controller, percent: 0, ends: None });
+        number
+    }
+
+    /// The test with this number, if it is still under way.
+    fn test(&mut self, number: u64) -> Option<&mut Current> {
+        self.current.as_mut().filter(|test| test.number == number)
     }
 
     fn add(&mut self, result: TestResult) {
@@ -150,8 +166,7 @@ impl SelfTests {
                 state.add(result);
             }
             code::EXTENDED => {
-                let (code, namespace, controller) = (code::EXTENDED, word(4), u16::MAX);
-                state.current = Some(Current { code, namespace, controller, percent: 0, ends: None });
+                state.begin(code::EXTENDED, word(4), u16::MAX);
             }
             _ => {}
         }
@@ -169,22 +184,23 @@ impl SelfTests {
         code: u8,
         namespace: u32,
     ) -> Result<(), Failure> {
-        {
+        let number = {
             let mut state = self.0.lock();
             if state.current.is_some() {
                 return Err(Failure::SELF_TEST_IN_PROGRESS);
             }
-            state.current = Some(Current { code, namespace, controller, percent: 0, ends: None });
-        }
+            state.begin(code, namespace, controller)
+        };
         self.store(subsystem);
-        spawn(subsystem);
+        spawn(subsystem, number);
         Ok(())
     }
 
     /// Goes on with a test that [`SelfTests::load`] has found.
     pub fn resume(&self, subsystem: &Arc<Subsystem>) {
-        if self.0.lock().current.is_some() {
-            spawn(subsystem);
+        let number = self.0.lock().current.as_ref().map(|test| test.number);
+        if let Some(number) = number {
+            spawn(subsystem, number);
         }
     }
 
@@ -221,9 +237,9 @@ impl SelfTests {
         let _ = subsystem.namespaces.keep(&subsystem.queue, &TESTS, &value, false);
     }
 
-    /// Executes the test that is under way.
-    fn run(&self, subsystem: &Subsystem) {
-        let Some(test) = self.0.lock().current.clone() else { return };
+    /// Executes the test with this number, unless it has ended already.
+    fn run(&self, subsystem: &Subsystem, number: u64) {
+        let Some(test) = self.0.lock().test(number).cloned() else { return };
         let ticket = subsystem.queue.answers().ticket();
         let tested = self.test(subsystem, &test);
         let has_lost_power = tested == Err(Status::PowerLost)
@@ -246,6 +262,9 @@ impl SelfTests {
         };
         {
             let mut state = self.0.lock();
+            if state.test(number).is_none() {
+                return;
+            }
             state.add(result);
             state.current = None;
         }
@@ -261,7 +280,7 @@ impl SelfTests {
         let mut done = 0_u64;
         for range in plan.ranges {
             for from in range.clone().step_by(TOGETHER_UNITS as usize) {
-                if let Some(outcome) = self.progress(done * 100 / plan.units.max(1)) {
+                if let Some(outcome) = self.progress(test.number, done * 100 / plan.units.max(1)) {
                     return Ok(Tested::Ended(outcome));
                 }
                 let to = range.end.min(from + TOGETHER_UNITS);
@@ -270,17 +289,17 @@ impl SelfTests {
                 }
                 done += u64::from(to - from);
                 if plan.code == code::SHORT && done >= SHORT_UNITS.into() {
-                    return Ok(self.progress(100).map_or(Tested::Nothing, Tested::Ended));
+                    return Ok(self.progress(test.number, 100).map_or(Tested::Nothing, Tested::Ended));
                 }
             }
         }
-        Ok(self.progress(100).map_or(Tested::Nothing, Tested::Ended))
+        Ok(self.progress(test.number, 100).map_or(Tested::Nothing, Tested::Ended))
     }
 
     /// Notes how much is done. Returns how the test is to end, if it is.
-    fn progress(&self, percent: u64) -> Option<Outcome> {
+    fn progress(&self, number: u64, percent: u64) -> Option<Outcome> {
         let mut state = self.0.lock();
-        let test = state.current.as_mut()?;
+        let Some(test) = state.test(number) else { return Some(Outcome::Reset) };
         test.percent = percent.min(100) as u8;
         test.ends
     }
@@ -339,11 +358,11 @@ fn locate(subsystem: &Subsystem, finding: &SelfTestFinding, result: &mut TestRes
     result.valid = 0xf;
 }
 
-fn spawn(subsystem: &Arc<Subsystem>) {
+fn spawn(subsystem: &Arc<Subsystem>, number: u64) {
     let there = Arc::clone(subsystem);
-    let run = move || there.history.tests.run(&there);
+    let run = move || there.history.tests.run(&there, number);
     if std::thread::Builder::new().name("self-test".to_owned()).spawn(run).is_err() {
-        subsystem.history.tests.run(subsystem);
+        subsystem.history.tests.run(subsystem, number);
     }
 }
 

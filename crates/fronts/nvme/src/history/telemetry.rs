@@ -108,7 +108,6 @@ impl Telemetry {
         let state = self.0.lock();
         let (kept, reason) = state.kept.as_ref().map_or((&[][..], ""), |(kept, reason)| (kept, reason));
         let mut header = header_of(id::TELEMETRY_CONTROLLER, kept, &state);
-        let reason = &reason[..reason.floor_char_boundary(header.reason.len())];
         header.reason = text(reason, 0);
         [header.as_bytes(), kept].concat()
     }

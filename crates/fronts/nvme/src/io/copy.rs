@@ -16,6 +16,7 @@ use super::write::{flush_if, write};
 use crate::blocks::{Blocks, Units};
 use crate::failure::Failure;
 use crate::wire::command::Submission;
+use crate::wire::feature::COPY_ACROSS;
 
 /// Maximum number of source ranges of one command.
 pub const COPY_RANGES: u32 = 128;
@@ -26,9 +27,6 @@ pub const RANGE_BYTES: u32 = 32;
 
 /// The format of descriptors without a namespace.
 const WITHIN: u32 = 0;
-/// That of descriptors with a namespace. Formats 1 and 3 are for protection information that no namespace here has.
-pub const ACROSS: u32 = 2;
-
 /// Only if no data have to be moved (`FCO`), in the options of a range.
 const FAST_ONLY: u16 = 1 << 15;
 
@@ -84,14 +82,14 @@ impl CopyCommand {
     /// Reads the command's fields.
     pub fn decode(command: &Submission, force: Force) -> Result<CopyCommand, Failure> {
         let (ranges, format) = ((command.dword(12) & 0xff) + 1, command.dword(12) >> 8 & 0xf);
-        if format != WITHIN && format != ACROSS {
+        if format != WITHIN && format != COPY_ACROSS {
             return Err(Failure::INVALID_FIELD);
         }
         if ranges > COPY_RANGES {
             return Err(Failure::SIZE_LIMIT);
         }
         let (to, placed) = (command.first_block(), Placed::of(command, 0xf)?);
-        Ok(CopyCommand { to, ranges, is_across: format == ACROSS, force, placed })
+        Ok(CopyCommand { to, ranges, is_across: format == COPY_ACROSS, force, placed })
     }
 
     /// Its source ranges.

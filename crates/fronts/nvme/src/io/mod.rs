@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use tantalum::Handle;
 use tantalum_drive::When;
 
-pub use copy::{ACROSS, COPY_BLOCKS_BYTES, COPY_RANGES, CopyCommand};
+pub use copy::{COPY_BLOCKS_BYTES, COPY_RANGES, CopyCommand};
 pub use placed::Placed;
 pub use transfer::{TRANSFER_BYTES, TRANSFER_LIMIT_LOG2, Transfer};
 pub use work::{Force, Worked};
@@ -30,7 +30,7 @@ pub use work::{Force, Worked};
 use crate::blocks::{BlockSpace, Blocks, Units};
 use crate::failure::Failure;
 use crate::mailbox::Answer;
-use crate::namespaces::{ALL_NAMESPACES, Target, View};
+use crate::namespaces::{ALL_NAMESPACES, Denied, Target, View};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::opcode::nvm;
@@ -155,6 +155,18 @@ impl IoCommand {
             _ => return Err(Failure::INVALID_OPCODE),
         };
         Ok(decoded)
+    }
+
+    /// Refuses it if another host has reserved what it reads or writes.
+    pub fn check_reserved(&self, denied: Denied) -> Result<(), Failure> {
+        let is_denied = match self {
+            IoCommand::Read(_)
+            | IoCommand::Compare(_)
+            | IoCommand::Verify(_)
+            | IoCommand::Vendor(VendorCommand::TxRead(..)) => denied.reads,
+            _ => denied.writes,
+        };
+        if is_denied { Err(Failure::RESERVATION_CONFLICT) } else { Ok(()) }
     }
 
     /// The data that it moves.

@@ -13,10 +13,10 @@ use super::key_value::existing_records_of;
 use super::part::Part;
 use super::transfer::{TRANSFER_BYTES, Transfer};
 use super::work::Worked;
-use crate::blocks::BlockSpace;
+use crate::blocks::{BlockSpace, SECTOR_BYTES};
 use crate::failure::Failure;
 use crate::mailbox::Answer;
-use crate::namespaces::{Namespaces, SECTOR_BYTES, Target};
+use crate::namespaces::{Namespaces, Target};
 use crate::wire::command::Submission;
 use crate::wire::opcode::vendor as opcode;
 

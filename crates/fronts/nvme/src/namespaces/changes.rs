@@ -13,7 +13,7 @@ use tantalum::{Lpn, Nanoseconds, TxId};
 use tantalum_drive::{Queue, Request};
 
 use super::table::{Entry, NewNamespace, Pending, Table};
-use super::{BLOCK_NAMESPACE, Namespaces, State, number_of};
+use super::{BLOCK_NAMESPACE, CONTENTS, Namespaces, Reservation, State, number_of};
 use crate::failure::Failure;
 
 /// Units deallocated at a time: other clients have the drive in between.
@@ -46,6 +46,7 @@ impl Namespaces {
         let slot = next.add(new, number)?;
         let done_ns = self.replace(queue, &mut state, next)?;
         state.error_recovery[slot] = 0;
+        state.reservations[slot] = Reservation::default();
         Ok(Change { result: number, done_ns })
     }
 
@@ -134,7 +135,7 @@ impl Namespaces {
     /// No command that was checked before reaches these parts any more, and no transaction writes to them when it ends.
     pub(super) fn withdraw(&self, queue: &Queue, slots: &[usize]) -> Result<(), Failure> {
         let device = queue.drive().lock();
-        slots.iter().for_each(|&slot| self.parts[slot].withdraw(&device));
+        slots.iter().for_each(|&slot| self.parts[slot].withdraw_by(&device, CONTENTS));
         drop(device);
         let mut ended = Vec::new();
         self.transactions.lock().retain(|&transaction, (of, _)| {

@@ -1,7 +1,7 @@
 //! What the front keeps in the drive's own namespace beside the table: records with a value of their own form each, behind a magic
 //! number, a version and a checksum.
 
-use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Status};
+use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, Status};
 use tantalum_drive::Queue;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -69,6 +69,14 @@ impl Kept {
         Key::new(&[self.key, more].concat()).expect("keys of kept records are short")
     }
 
+    /// Stores a value in the drive's own namespace. Returns when it is durable.
+    pub fn store(&self, queue: &Queue, namespace: NamespaceId, value: &[u8]) -> Result<Nanoseconds, Failure> {
+        let sealed = self.seal(value);
+        let records = [KvRecord { namespace, key: self.key_with(&[]), value: Some(&sealed) }];
+        let put = Command::KvPut { records: &records };
+        Ok(queue.drive().lock().issue(put, queue.answers().when(0))?.done_ns)
+    }
+
     /// What the drive keeps of this kind, if anything.
     ///
     /// # Errors
@@ -90,7 +98,7 @@ impl Kept {
 }
 
 impl Namespaces {
-    /// Stores a value of this kind, which is then durable. A drive that has no namespace of its own yet gets one only if `makes_it`;
+    /// Stores a value of this kind. A drive that has no namespace of its own yet gets one only if `makes_it`;
     /// otherwise nothing is stored.
     pub fn keep(&self, queue: &Queue, kind: &Kept, value: &[u8], makes_it: bool) -> Result<(), Failure> {
         let namespace = {
@@ -101,10 +109,7 @@ impl Namespaces {
                 (None, false) => return Ok(()),
             }
         };
-        let sealed = kind.seal(value);
-        let records = [KvRecord { namespace, key: kind.key_with(&[]), value: Some(&sealed) }];
-        queue.drive().lock().issue(Command::KvPut { records: &records }, queue.answers().when(0))?;
-        Ok(())
+        kind.store(queue, namespace, value).map(drop)
     }
 
     /// What is kept of this kind, if anything.

@@ -19,6 +19,8 @@ mod changes;
 mod handles;
 mod kept;
 mod placement_log;
+mod reservation;
+mod reservations;
 mod sanitize;
 mod stored;
 mod table;
@@ -36,14 +38,16 @@ pub use changes::Change;
 pub use handles::{DriveHandles, Handles};
 pub use kept::Kept;
 pub use placement_log::{Recorded, event_kinds};
+pub use reservation::{Denied, Kind as ReservationKind, Notice, Notices, Persistence, Reservation};
 pub use stored::TableError;
 pub use table::{Attached, Entry, FORMATS, NewNamespace, Pending, SLOTS, Sanitize, SanitizeState, Table};
-pub use uncorrectable::{SECTOR_BYTES, Uncorrectable};
+pub use uncorrectable::Uncorrectable;
 pub use view::{Target, View};
 
 use crate::controller::Controller;
 use crate::failure::Failure;
 use placement_log::PlacementLog;
+use reservations::Reservations;
 use stored::Storage;
 use view::Part;
 
@@ -53,6 +57,14 @@ pub const BLOCK_NAMESPACE: u32 = 1;
 pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
 /// The first namespace with records has this number; the drive counts its own from 1.
 const FIRST_NAMESPACE: u32 = BLOCK_NAMESPACE + 1;
+
+/// What a right counts by when the contents of a part change hands; below that it counts changes of its reservation.
+const CONTENTS: u64 = 1 << 32;
+
+/// What a right says about the contents of its part.
+fn contents_of(right: u64) -> u64 {
+    right / CONTENTS
+}
 
 /// The part of the drive that is that of namespaces with records.
 const RECORDS: usize = SLOTS;
@@ -84,6 +96,7 @@ struct State {
     placement: PlacementLog,
     /// What hosts have set as Error Recovery, by slot of the table.
     error_recovery: [u32; SLOTS],
+    reservations: Reservations,
 }
 
 /// The bit of Error Recovery with which reads of deallocated blocks fail (`DULBE`).
@@ -98,6 +111,7 @@ impl Namespaces {
         let (table, storage) = stored::load(&mut device, block_bytes)?;
         let uncorrectable = Uncorrectable::default();
         uncorrectable.load(&mut device, storage.kept())?;
+        let reservations = reservations::load(&mut device, storage.kept(), &table)?;
         drop(device);
         let namespaces = Namespaces {
             key_value,
@@ -107,6 +121,7 @@ impl Namespaces {
                 storage,
                 placement: PlacementLog::default(),
                 error_recovery: [0; SLOTS],
+                reservations,
             }),
             version: AtomicU64::new(0),
             parts: std::array::from_fn(|_| Fences::default()),
@@ -129,8 +144,10 @@ impl Namespaces {
         let mut device = drive.lock();
         let (table, storage) = stored::load(&mut device, block_bytes)?;
         self.uncorrectable.load(&mut device, storage.kept())?;
-        *state = State { table, storage, placement: PlacementLog::default(), error_recovery: [0; SLOTS] };
-        self.parts.iter().for_each(|part| part.withdraw(&device));
+        let reservations = reservations::load(&mut device, storage.kept(), &table)?;
+        let (placement, error_recovery) = (PlacementLog::default(), [0; SLOTS]);
+        *state = State { table, storage, placement, error_recovery, reservations };
+        self.parts.iter().for_each(|part| part.withdraw_by(&device, CONTENTS));
         self.highest.store(highest_of(device.last_namespace()), Ordering::Relaxed);
         self.transactions.lock().clear();
         self.version.fetch_add(1, Ordering::Release);
@@ -190,6 +207,7 @@ impl Namespaces {
         let of = |slot: usize| Part {
             right: self.parts[slot].current(),
             reports_deallocated: state.reports_deallocated(slot),
+            denied: state.denied(slot, &controller.host.id),
             has_marks,
         };
         View::new(self.version(), &state.table, controller.attached(), &self.key_value, of)
@@ -234,7 +252,9 @@ impl Namespaces {
         if let Err(failure) = state.table.sanitize.check() {
             return failure;
         }
+        let now = self.parts[usize::from(target.slot)].current();
         match state.table.entry(target.slot.into()) {
+            Some(_) if contents_of(now) == contents_of(target.right) => Failure::INTERRUPTED,
             // a sanitize that is over by now
             _ if usize::from(target.slot) == RECORDS => Failure::SANITIZE_IN_PROGRESS,
             Some(entry) if entry.pending != Pending::Delete => Failure::FORMAT_IN_PROGRESS,
@@ -246,13 +266,17 @@ impl Namespaces {
 
     /// A transaction was begun for a command of this namespace.
     pub fn add_transaction(&self, transaction: u64, target: &Target) {
-        self.transactions.lock().insert(transaction, (target.slot, target.right));
+        self.transactions.lock().insert(transaction, (target.slot, contents_of(target.right)));
     }
 
     /// Refuses a transaction that was not begun in this namespace.
     pub fn check_transaction(&self, transaction: u64, target: &Target) -> Result<(), Failure> {
         let there = self.transactions.lock().get(&transaction).copied();
-        if there == Some((target.slot, target.right)) { Ok(()) } else { Err(Failure::UNKNOWN_TRANSACTION) }
+        if there == Some((target.slot, contents_of(target.right))) {
+            Ok(())
+        } else {
+            Err(Failure::UNKNOWN_TRANSACTION)
+        }
     }
 
     /// A transaction has ended.

@@ -8,7 +8,8 @@ use tantalum_drive::{Delivery, InReply, Output, Queue, Request};
 
 use super::changes::{Change, deallocate, purge};
 use super::table::{Sanitize, SanitizeState};
-use super::{Namespaces, SECTOR_BYTES, SLOTS};
+use super::{Namespaces, SLOTS};
+use crate::blocks::SECTOR_BYTES;
 use crate::failure::Failure;
 
 /// Records deleted at a time.

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use tantalum::UNIT_BYTES;
 
+use super::BLOCK_NAMESPACE;
 use super::handles::{DriveHandles, Handles};
-use super::{BLOCK_NAMESPACE, SECTOR_BYTES};
-use crate::blocks::BlockSpace;
+use crate::blocks::{BlockSpace, SECTOR_BYTES};
 use crate::failure::Failure;
 
 /// Maximum number of block namespaces.

@@ -11,15 +11,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use parking_lot::Mutex;
-use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, UNIT_BYTES};
+use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds};
 use tantalum_drive::{DeviceGuard, When};
 
 use super::kept::Kept;
 use super::stored::TableError;
 use crate::failure::Failure;
 
-/// Bytes of a sector, the smallest block.
-pub const SECTOR_BYTES: usize = 512;
 /// Sectors of one record.
 const REGION_SECTORS: u64 = 4096;
 const REGION_BYTES: usize = REGION_SECTORS as usize / 8;
@@ -29,8 +27,6 @@ const REGIONS: Kept =
     Kept { key: b"unco", magic: *b"TANTUNCO", what: "blocks that are marked as uncorrectable" };
 /// Keys read at a time.
 const TOGETHER_KEYS: usize = 512;
-
-const _: () = assert!(UNIT_BYTES.is_multiple_of(SECTOR_BYTES), "a unit has whole sectors");
 
 /// A bit for each sector of a region.
 type Bits = [u8; REGION_BYTES];

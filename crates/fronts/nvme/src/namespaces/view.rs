@@ -2,8 +2,9 @@
 
 use tantalum::{Handle, NamespaceId};
 
+use super::reservation::Denied;
 use super::table::{Entry, Sanitize, Table};
-use super::{RECORDS, namespace_of};
+use super::{RECORDS, contents_of, namespace_of};
 use crate::blocks::BlockSpace;
 use crate::failure::Failure;
 
@@ -20,6 +21,8 @@ pub struct Target {
     pub reports_deallocated: bool,
     /// Whether the drive has blocks that are marked as not readable.
     pub has_marks: bool,
+    /// What the controller's host may not do, because of a reservation.
+    pub denied: Denied,
 }
 
 /// How it stands with a part of the drive, besides the table.
@@ -27,9 +30,16 @@ pub(super) struct Part {
     pub right: u64,
     pub reports_deallocated: bool,
     pub has_marks: bool,
+    pub denied: Denied,
 }
 
 impl Target {
+    /// Whether it is the same namespace, with the same contents.
+    #[inline]
+    pub fn is_same(&self, other: &Target) -> bool {
+        self.slot == other.slot && contents_of(self.right) == contents_of(other.right)
+    }
+
     /// Whether commands find out about blocks before they read or write them.
     #[inline]
     pub fn is_checked(&self) -> bool {
@@ -37,8 +47,8 @@ impl Target {
     }
 
     fn new(slot: usize, space: BlockSpace, part: &Part) -> Target {
-        let Part { right, reports_deallocated, has_marks } = *part;
-        Target { space, slot: slot as u8, right, reports_deallocated, has_marks }
+        let Part { right, reports_deallocated, has_marks, denied } = *part;
+        Target { space, slot: slot as u8, right, reports_deallocated, has_marks, denied }
     }
 }
 
@@ -80,6 +90,13 @@ impl View {
         }
     }
 
+    /// The namespace of a command as it is now. One whose contents have changed hands since it was checked stays as it was, and the drive
+    /// keeps it out.
+    #[inline]
+    pub fn renewed(&self, number: u32, target: &Target) -> Target {
+        self.blocks(number).filter(|now| now.is_same(target)).copied().unwrap_or(*target)
+    }
+
     /// Refuses I/O commands during a Sanitize, and after one that failed.
     #[inline]
     pub fn check(&self) -> Result<(), Failure> {
@@ -88,7 +105,7 @@ impl View {
 
     /// Of a drive that was never divided, for whoever decodes commands without executing them.
     pub fn undivided(space: BlockSpace, key_value: Vec<NamespaceId>) -> View {
-        let part = Part { right: 0, reports_deallocated: false, has_marks: false };
+        let part = Part { right: 0, reports_deallocated: false, has_marks: false, denied: Denied::default() };
         let target = |slot: usize, space| Target::new(slot, space, &part);
         let blocks = vec![(super::BLOCK_NAMESPACE, target(0, space))];
         let records = target(RECORDS, BlockSpace::NONE);
@@ -128,6 +145,7 @@ impl View {
     /// The block namespace with this number, as the source of a copy.
     pub fn source_of_copy(&self, number: u32) -> Result<&Target, Failure> {
         match self.blocks(number) {
+            Some(target) if target.denied.reads => Err(Failure::RESERVATION_CONFLICT),
             Some(target) => Ok(target),
             None if self.key_value(number).is_some() => Err(Failure::INCOMPATIBLE_NAMESPACE),
             None => Err(Failure::INVALID_NAMESPACE),

@@ -55,13 +55,20 @@ impl Attachment {
     pub fn advance(&mut self) {
         if let Some(queue) = &mut self.queue {
             queue.advance();
-            if self.view.version() != self.subsystem.namespaces.version() {
-                self.view = self.subsystem.namespaces.view(queue.controller());
-            }
+        }
+        self.refresh();
+    }
+
+    /// Looks again at which namespaces its controller has, if they may have changed.
+    pub fn refresh(&mut self) {
+        if let Some(queue) = &self.queue
+            && self.view.version() != self.subsystem.namespaces.version()
+        {
+            self.view = self.subsystem.namespaces.view(queue.controller());
         }
     }
 
-    /// The namespaces that its controller had when the last command came.
+    /// The namespaces that its controller had at the last look.
     pub fn view(&self) -> &View {
         &self.view
     }

@@ -126,12 +126,26 @@ impl Session {
     fn execute(&mut self, id: u16, data: Vec<u8>) {
         let Some(request) = self.commands.get(id) else { return };
         let data = request.cut(data);
+        self.attachment.refresh();
         match request.work {
-            _ if request.is_fused() => self.take_half(id, data),
             Work::Io(target, io) => {
+                // it may have waited for its data, while another host has reserved the namespace
+                let target = self.attachment.view().renewed(request.command.namespace.get(), &target);
+                if let Err(failure) = io.check_reserved(target.denied) {
+                    return self.complete(id, Err(failure));
+                }
+                if request.is_fused() {
+                    return self.take_half(id, target, data);
+                }
                 if self.in_drive.give(id, target, self.attachment.view(), io, data) {
                     self.issue();
                 }
+            }
+            Work::Reservation(target, reservation) => {
+                let number = request.command.namespace.get();
+                let context = self.attachment.context();
+                let ended = context.and_then(|context| reservation.execute(&context, &target, number, &data));
+                self.complete(id, ended);
             }
             Work::Program => {
                 let (programs, caller) = (&self.subsystem.programs, self.attachment.caller(id));

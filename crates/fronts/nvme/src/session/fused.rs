@@ -106,7 +106,7 @@ impl Fused {
     }
 
     /// The data of a half have come. Returns how it ends, if it does.
-    fn take(&mut self, id: u16, data: Vec<u8>) -> Option<Failure> {
+    fn take(&mut self, id: u16, target: Target, data: Vec<u8>) -> Option<Failure> {
         if let Some(at) = self.doomed.iter().position(|(doomed, _)| *doomed == id) {
             return Some(self.doomed.swap_remove(at).1);
         }
@@ -116,7 +116,8 @@ impl Fused {
         });
         let halves = self.pairs.iter_mut().flat_map(|pair| [&mut pair.first, &mut pair.second]);
         let half = open.chain(halves).find(|half| half.id == id);
-        half.expect("a half is open or one of a pair, until it fails").data = Some(data);
+        let half = half.expect("a half is open or one of a pair, until it fails");
+        (half.target, half.data) = (target, Some(data));
         None
     }
 
@@ -198,7 +199,9 @@ impl Session {
             Ok((checked, waiting.ok_or(Failure::INVALID_FIELD)?))
         });
         match second {
-            Ok((checked, second)) if (first.target, first.blocks) == (second.target, second.blocks) => {
+            Ok((checked, second))
+                if first.target.is_same(&second.target) && first.blocks == second.blocks =>
+            {
                 self.fused.pairs.push(Pair { first, second, is_in_drive: false });
                 self.begin(checked, capsule);
             }
@@ -236,9 +239,9 @@ impl Session {
         }
     }
 
-    /// The data of a half have come.
-    pub(super) fn take_half(&mut self, id: u16, data: Vec<u8>) {
-        if let Some(failure) = self.fused.take(id, data) {
+    /// The data of a half have come, whose namespace is this now.
+    pub(super) fn take_half(&mut self, id: u16, target: Target, data: Vec<u8>) {
+        if let Some(failure) = self.fused.take(id, target, data) {
             return self.complete(id, Err(failure));
         }
         if let Some((id, target, command, data)) = self.fused.next_whole()

@@ -11,6 +11,7 @@ use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
 use crate::limits::CAPSULE_BYTES;
 use crate::namespaces::Target;
 use crate::programs::is_program;
+use crate::reservations::{ReservationCommand, is_reservation};
 use crate::subsystem::Subsystem;
 use crate::wire::command::{IN_CAPSULE, Submission, TRANSPORT};
 use crate::wire::opcode::{FABRICS, admin as opcode};
@@ -28,6 +29,8 @@ pub enum Work {
     Admin,
     /// About blocks or records of a namespace.
     Io(Target, IoCommand),
+    /// About the reservation of a namespace.
+    Reservation(Target, ReservationCommand),
     /// About programs in the drive.
     Program,
 }
@@ -169,10 +172,23 @@ fn decode(
     attachment.view().check()?;
     if is_program(command) {
         let programs = subsystem.programs.as_ref().ok_or(Failure::INVALID_OPCODE)?;
-        attachment.view().blocks(command.namespace.get()).ok_or(Failure::INVALID_NAMESPACE)?;
+        let target = attachment.view().blocks(command.namespace.get());
+        let denied = target.ok_or(Failure::INVALID_NAMESPACE)?.denied;
+        // programs may change any block
+        if denied.writes {
+            return Err(Failure::RESERVATION_CONFLICT);
+        }
         return Ok((Work::Program, programs.check(command)?));
     }
+    let namespace = command.namespace.get();
+    if is_reservation(command)
+        && let Some(target) = attachment.view().blocks(namespace)
+    {
+        let reservation = ReservationCommand::decode(command)?;
+        return Ok((Work::Reservation(*target, reservation), reservation.transfer()));
+    }
     let (target, io) = IoCommand::decode(command, attachment.view())?;
+    io.check_reserved(target.denied)?;
     if io.is_across() && !queue.controller().copies_across() {
         return Err(Failure::INVALID_FIELD);
     }

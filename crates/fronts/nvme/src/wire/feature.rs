@@ -22,9 +22,16 @@ pub const TIMESTAMP: u8 = 0x0e;
 pub const KEEP_ALIVE: u8 = 0x0f;
 /// Host behaviour.
 pub const HOST_BEHAVIOUR: u8 = 0x16;
+/// The format of descriptors of Copy that names a namespace, which host behaviour enables (`CDFE`). Formats 1 and 3 are for protection
+/// information that no namespace here has.
+pub const COPY_ACROSS: u32 = 2;
 /// Flexible data placement.
 pub const DATA_PLACEMENT: u8 = 0x1d;
 /// Events of flexible data placement.
 pub const PLACEMENT_EVENTS: u8 = 0x1e;
 /// Host identifier.
 pub const HOST: u8 = 0x81;
+/// Reservation notification mask.
+pub const RESERVATION_MASK: u8 = 0x82;
+/// Reservation persistence.
+pub const RESERVATION_PERSISTENCE: u8 = 0x83;

@@ -292,7 +292,9 @@ pub struct CommonNamespace {
     pub features: u8,
     /// Bit 0: several controllers may have it (`NMIC`).
     pub sharing: u8,
-    reserved: [u8; 6],
+    /// `RESCAP`.
+    pub reservations: u8,
+    reserved: [u8; 5],
     /// Bit 0: write protected (`NSATTR`).
     pub attributes: u8,
     reserved2: [u8; 3],

@@ -37,6 +37,8 @@ pub mod id {
     pub const PLACEMENT_STATISTICS: u8 = 0x22;
     /// Events of flexible data placement.
     pub const PLACEMENT_EVENTS: u8 = 0x23;
+    /// What has happened to reservations.
+    pub const RESERVATIONS: u8 = 0x80;
     /// What became of the last Sanitize.
     pub const SANITIZE: u8 = 0x81;
     /// Where subsystems are.

@@ -12,6 +12,7 @@ pub mod witness;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tantalum::{Device, PowerLoss, Profile};
@@ -65,6 +66,15 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(Instant::now() < until, "{what}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Tells threads to end when it is dropped, also when what they are compared with has failed.
+pub struct EndsWhenDropped<'a>(pub &'a AtomicBool);
+
+impl Drop for EndsWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

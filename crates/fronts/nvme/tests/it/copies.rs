@@ -1,5 +1,6 @@
 //! Copy, also from other namespaces.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use tantalum_nvme::wire::command::Submission;
 use tantalum_nvme::wire::opcode::{admin, nvm};
 
 use crate::common::records::server as server_with_records;
-use crate::common::{Host, UNIT, attach, names, pattern, serve, subsystem};
-use crate::namespaces::{change, create, delete, identify, on, read, try_create, write};
+use crate::common::{EndsWhenDropped, Host, UNIT, attach, names, pattern, serve, subsystem};
+use crate::namespaces::{change, create, delete, identify, on, other_host, read, try_create, write};
 
 const INVALID: u16 = 0x002;
 const SIZE: u16 = 0x183;
@@ -129,11 +130,12 @@ fn what_cannot_be_copied_is_refused_and_changes_nothing() {
     assert_eq!(code(&mut host.io, copy(1, 0, 2, &[(2, 0, 0, 1)])), INCOMPATIBLE);
 }
 
-/// The ranges of a copy arrive when the units of its source belong to a namespace of somebody else.
+/// The ranges of a copy arrive when the units of its source belong to a namespace of another host.
 #[test]
-fn a_copy_under_way_does_not_read_what_belongs_to_another_namespace() {
+fn a_copy_under_way_does_not_read_what_belongs_to_another_host() {
     for (target, count) in [(1, 1), (3, 3)] {
         let (server, mut host) = three();
+        let mut other = other_host(&server, 9);
         let source = if target == 1 { 2 } else { create(&mut host.admin, 80, 1) };
         if source != 2 {
             assert_eq!(change(&mut host.admin, 0, source, &[host.controller]), 0);
@@ -150,15 +152,68 @@ fn a_copy_under_way_does_not_read_what_belongs_to_another_namespace() {
         // the source is gone, and another host has its units
         assert_eq!(delete(&mut host.admin, source), 0);
         let blocks = if target == 1 { 100 } else { 80 };
-        let format = u8::from(target != 1);
-        let other = try_create(&mut host.admin, blocks, format, 0).unwrap().result as u32;
-        assert_eq!(change(&mut host.admin, 0, other, &[host.controller]), 0);
+        let private = try_create(&mut host.admin, blocks, u8::from(target != 1), 0).unwrap().result as u32;
+        assert_eq!(change(&mut host.admin, 0, private, &[other.controller]), 0);
         for block in 0..8 {
-            assert_eq!(write(&mut host.io, other, block, &vec![0x5e; bytes]), 0);
+            assert_eq!(write(&mut other.io, private, block, &vec![0x5e; bytes]), 0);
         }
         let done = late.reap().unwrap();
-        assert_eq!(done.id, sent);
-        assert_ne!(done.code, 0);
+        assert_eq!((done.id, done.code), (sent, 0x00b));
         assert_eq!(read(&mut host.io, target, 1, bytes as u32), pattern(1, bytes));
     }
+}
+
+/// A host copies from a namespace as fast as it can, which becomes that of another host again and again: nothing of that is copied.
+#[test]
+fn a_host_copies_nothing_from_a_namespace_that_another_one_has_now() {
+    let (server, mut host) = three();
+    let mut other = other_host(&server, 9);
+    let is_over = AtomicBool::new(false);
+    assert_eq!(delete(&mut host.admin, 2), 0);
+    let (copied, refused) = thread::scope(|scope| {
+        let copier = scope.spawn(|| {
+            let mut host = attach(&server, Options::default());
+            assert_eq!(enable(&mut host.admin, 1 << 2), 0);
+            let (mut copied, mut refused) = (0_u64, 0_u64);
+            while !is_over.load(Ordering::Relaxed) {
+                for _ in 0..32 {
+                    let (command, data) = copy(1, 0, 2, &[(2, 0, 0, 8)]);
+                    host.io.submit_write(command, data).unwrap();
+                }
+                for _ in 0..32 {
+                    match host.io.reap().unwrap().code {
+                        0 => copied += 1,
+                        0x00b | 0x021 | 0x084 => refused += 1,
+                        code => panic!("{code:x}"),
+                    }
+                }
+            }
+            (copied, refused)
+        });
+        let over = EndsWhenDropped(&is_over);
+        for round in 0..100 {
+            assert_eq!(create(&mut host.admin, 100, 0), 2);
+            let mine: Vec<u16> = (server.subsystem().io_controllers().iter())
+                .filter(|controller| controller.id != other.controller)
+                .map(|controller| controller.id)
+                .collect();
+            assert_eq!(change(&mut host.admin, 0, 2, &mine), 0);
+            thread::sleep(Duration::from_millis(2));
+            assert_eq!(delete(&mut host.admin, 2), 0);
+            assert_eq!(try_create(&mut host.admin, 100, 0, 0).unwrap().result, 2);
+            assert_eq!(change(&mut host.admin, 0, 2, &[other.controller]), 0);
+            for block in 0..8 {
+                assert_eq!(write(&mut other.io, 2, block, &[0x5e; UNIT]), 0);
+            }
+            thread::sleep(Duration::from_millis(1));
+            for block in 0..8 {
+                assert!(read(&mut host.io, 1, block, 4096) != [0x5e; UNIT], "round {round}, block {block}");
+            }
+            assert_eq!(delete(&mut host.admin, 2), 0);
+        }
+        drop(over);
+        copier.join().unwrap()
+    });
+    println!("{copied} copied, {refused} refused");
+    assert!(copied > 0 && refused > 0);
 }

@@ -9,7 +9,7 @@ use tantalum_nvme::server::Server;
 use tantalum_nvme::wire::command::Submission;
 use tantalum_nvme::wire::opcode::{admin, nvm};
 
-use crate::common::{attach, names, pattern, serve, small, subsystem, subsystem_on};
+use crate::common::{attach, names, pattern, serve, small, subsystem, subsystem_on, wait_until};
 use crate::namespaces::identify;
 
 const FAILED: u16 = 0x009;
@@ -153,12 +153,13 @@ fn a_pair_whose_halves_do_not_fit_is_refused() {
 fn a_half_that_waits_can_be_aborted_and_takes_the_other_one_with_it() {
     let server = server(512);
     let mut host = attach(&server, Options::default());
-    let abort = |host: &mut crate::common::Host, id: u16| {
-        let dword = u32::from(id) << 16 | 1;
-        host.admin.command(command(admin::ABORT, 0, [dword, 0, 0, 0, 0, 0])).unwrap().result
+    // until it has come, there is nothing to abort
+    let mut abort = |queue: u32, id: u16| {
+        let abort = command(admin::ABORT, 0, [u32::from(id) << 16 | queue, 0, 0, 0, 0, 0]);
+        wait_until("it is aborted", || host.admin.command(abort).unwrap().result == 0);
     };
     let first = host.io.submit_write(compare(0, 1), vec![0; 512]).unwrap();
-    assert_eq!(abort(&mut host, first), 0, "it was aborted");
+    abort(1, first);
     let done = host.io.reap().unwrap();
     assert_eq!((done.id, done.code), (first, 0x007));
     assert_eq!(codes(&mut host.io, &[(write(0, 1), &[0; 512])]), [FAILED]);
@@ -167,10 +168,7 @@ fn a_half_that_waits_can_be_aborted_and_takes_the_other_one_with_it() {
     let mut io = Client::io(server.address(), slow, &names(), host.controller, 2).unwrap();
     let first = io.submit_write(compare(0, 1), vec![0; 512]).unwrap();
     let second = io.submit_write(write(0, 1), vec![1; 512]).unwrap();
-    thread::sleep(std::time::Duration::from_millis(50));
-    let dword = u32::from(second) << 16 | 2;
-    let aborted = host.admin.command(command(admin::ABORT, 0, [dword, 0, 0, 0, 0, 0])).unwrap();
-    assert_eq!(aborted.result, 0);
+    abort(2, second);
     let mut ended: Vec<(u16, u16)> =
         (0..2).map(|_| io.reap().unwrap()).map(|done| (done.id, done.code)).collect();
     ended.sort_unstable();

