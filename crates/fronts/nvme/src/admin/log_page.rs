@@ -230,7 +230,6 @@ fn endurance_group(subsystem: &Subsystem) -> Vec<u8> {
     let flash_units = u64::from(geometry.blocks()) * u64::from(geometry.units_per_block());
     let mut log: page::EnduranceGroup = empty();
     log.critical_warning = critical_warning(&device);
-    log.features = 1;
     log.available_spare = smart.available_spare_percent;
     log.spare_threshold = smart.available_spare_threshold_percent;
     log.percentage_used = percentage_used(&smart, profile.flash.endurance_cycles);

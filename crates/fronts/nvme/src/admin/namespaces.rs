@@ -100,6 +100,8 @@ fn create(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<An
     }
     let handles = match usize::from(asked.placement_handles.get()) {
         0 => None,
+        // the standard wants the field ignored
+        _ if subsystem.placement.is_none() => None,
         count => Some(asked.handles.get(..count).ok_or(Failure::PLACEMENT_HANDLES)?),
     };
     let new = NewNamespace {

@@ -137,7 +137,7 @@ fn events(controller: &Controller, recorded: &[Recorded], now_ns: u64) -> Vec<u8
             told.flags |= 1 << 2;
         }
         // where they were is not told
-        told.moved.blocks = u16::try_from(recorded.units).unwrap_or(u16::MAX).into();
+        told.moved.blocks = u16::try_from(recorded.blocks).unwrap_or(u16::MAX).into();
         log.extend(told.as_bytes());
     }
     log.resize(EVENTS_BYTES, 0);
@@ -159,15 +159,15 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
     Ok(Answer::result(1))
 }
 
-/// Set Features: nothing can be changed, least of all while there are namespaces.
+/// Set Features: what is so may be set again, and nothing can be changed, least of all while there are namespaces.
 pub fn set(context: &Context<'_>, command: &Submission) -> Result<Answer, Failure> {
     let namespaces = &context.subsystem.namespaces;
     profile(context.subsystem)?;
     check_feature_group(command)?;
     let (is_enabled, configuration) = (command.bit(12, 0), command.dword(12) >> 8 & 0xff);
     match (is_enabled, configuration) {
-        _ if !namespaces.numbers().is_empty() => Err(Failure::SEQUENCE),
         (true, 0) => Ok(Answer::default()),
+        _ if !namespaces.numbers().is_empty() => Err(Failure::SEQUENCE),
         (true, _) => Err(Failure::INVALID_FIELD),
         (false, _) => Err(Failure::NOT_CHANGEABLE),
     }

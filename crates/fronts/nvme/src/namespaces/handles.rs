@@ -140,8 +140,8 @@ impl Table {
     /// also if it has none left to choose. [`Failure::INVALID_FORMAT`] if another namespace has one of them, and another format.
     pub(super) fn handles_for(&self, asked: Option<&[u16]>, format: u8) -> Result<Handles, Failure> {
         let handles = match asked {
-            Some(_) if self.handles.count == 0 => return Err(Failure::INVALID_FIELD),
-            None if self.handles.count == 0 => Handles::default(),
+            // the standard wants the field ignored
+            _ if self.handles.count == 0 => Handles::default(),
             None => self.choose().ok_or(Failure::PLACEMENT_HANDLES)?,
             Some(asked) => {
                 let handle = |number: &u16| u8::try_from(*number).map(Handle);
@@ -186,6 +186,12 @@ impl Table {
         let mut with = self.entries().filter_map(|(_, entry)| Some((entry.number, index(entry)? as u16)));
         let only = with.next();
         if with.next().is_some() { None } else { only }
+    }
+
+    /// Logical blocks of a unit of the namespaces that have a handle, all of which have blocks of one format; 0 if none has it.
+    pub fn blocks_per_unit(&self, handle: Handle) -> u64 {
+        let mut with = self.entries().filter(|(_, entry)| entry.handles.list.contains(&handle));
+        with.next().map_or(0, |(_, entry)| entry.space().per_unit().into())
     }
 
     /// Whether the handles of all namespaces keep the invariants.
@@ -328,10 +334,11 @@ mod tests {
     #[test]
     fn a_drive_without_handles_has_namespaces_without_handles() {
         let mut table = Table::empty(1000, 0);
-        assert_eq!(table.add(&new(0, Some(&[0])), 1), Err(Failure::INVALID_FIELD));
-        let slot = table.add(&new(0, None), 1).unwrap();
-        assert_eq!(handles(&table, slot), (vec![], false));
-        table.add(&new(1, None), 2).unwrap();
+        for (number, asked) in [(1, Some(&[0][..])), (2, Some(&[0, 0, 9])), (3, None)] {
+            let slot = table.add(&new(0, asked), number).unwrap();
+            assert_eq!(handles(&table, slot), (vec![], false), "{asked:?} is ignored");
+        }
+        table.add(&new(1, None), 4).unwrap();
         assert!(table.is_sound() && table.check_format(1, |entry| entry.number == 1).is_ok());
         assert_eq!(encode(&table), None);
     }

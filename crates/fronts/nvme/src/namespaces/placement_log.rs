@@ -20,13 +20,14 @@ use crate::wire::placement::event;
 /// Events of the host, and of the controller, that a log page has room for.
 const MOST: usize = 63;
 
-/// Types of events that may be recorded. The place of each here is its bit in what is stored for a handle.
+/// Types of events that may be recorded, in ascending order, as hosts are told. The place of each here is its bit in what is stored for a
+/// handle.
 const KINDS: [u8; 5] = [
     event::NOT_FULLY_WRITTEN,
     event::RESET,
     event::INVALID_IDENTIFIER,
-    event::IMPLICITLY_MODIFIED,
     event::MOVED,
+    event::IMPLICITLY_MODIFIED,
 ];
 
 /// The bit of a type of events; `None` if a drive whose handles are isolated like this has none.
@@ -53,8 +54,8 @@ pub struct Recorded {
     pub handle: Option<Handle>,
     /// The namespace and the placement identifier, if they are known.
     pub cause: Option<(u32, u16)>,
-    /// Units that were moved.
-    pub units: u64,
+    /// Logical blocks that were moved; 0 if they are of no namespace any more.
+    pub blocks: u64,
 }
 
 /// The log.
@@ -83,10 +84,11 @@ impl PlacementLog {
     fn take(&mut self, table: &Table, device: &mut Device, cause: Option<(u32, u16)>) {
         let Some(fdp) = device.profile().fdp else { return };
         for told in device.take_placement_events() {
-            let (kind, units) = match told.kind {
+            let blocks = |units| units * table.blocks_per_unit(told.handle);
+            let (kind, blocks) = match told.kind {
                 PlacementEventKind::Filled => (event::IMPLICITLY_MODIFIED, 0),
                 PlacementEventKind::NotFullyWritten { .. } => (event::NOT_FULLY_WRITTEN, 0),
-                PlacementEventKind::Moved { units } => (event::MOVED, units),
+                PlacementEventKind::Moved { units } => (event::MOVED, blocks(units)),
                 PlacementEventKind::PowerOn => (event::RESET, 0),
             };
             let is_of_all = kind == event::RESET;
@@ -94,7 +96,7 @@ impl PlacementLog {
             let is_caused = kind == event::NOT_FULLY_WRITTEN && cause.is_some();
             let only = handle.and_then(|handle| table.only_with(handle));
             let cause = if is_caused { cause } else { only };
-            self.add(table, fdp.isolation, Recorded { at_ns: told.at_ns, kind, handle, cause, units });
+            self.add(table, fdp.isolation, Recorded { at_ns: told.at_ns, kind, handle, cause, blocks });
         }
     }
 }
@@ -130,7 +132,7 @@ impl Namespaces {
         let Some(fdp) = device.profile().fdp else { return };
         state.take_placement_events(&mut device);
         let (at_ns, kind, cause) = (device.time_ns(), event::INVALID_IDENTIFIER, Some((number, identifier)));
-        let recorded = Recorded { at_ns, kind, handle: Some(handle), cause, units: 0 };
+        let recorded = Recorded { at_ns, kind, handle: Some(handle), cause, blocks: 0 };
         let State { table, placement, .. } = &mut *state;
         placement.add(table, fdp.isolation, recorded);
     }
@@ -223,10 +225,10 @@ mod tests {
     #[test]
     fn the_oldest_events_make_room_for_new_ones_of_their_kind_and_others_are_not_recorded() {
         let (mut log, mut table) = (PlacementLog::default(), Table::undivided(1000, 0).with_handles(2));
-        table.handles.set_events(Handle(1), 1 | 8);
+        table.handles.set_events(Handle(1), 1 | 1 << 4);
         let mut add = |at_ns, kind, handle| {
             let handle = Some(Handle(handle));
-            log.add(&table, Isolation::Persistently, Recorded { at_ns, kind, handle, cause: None, units: 0 });
+            log.add(&table, Isolation::Persistently, Recorded { at_ns, kind, handle, cause: None, blocks: 0 });
         };
         (0..100).for_each(|at_ns| add(at_ns, event::IMPLICITLY_MODIFIED, 1));
         add(1000, event::NOT_FULLY_WRITTEN, 1);
@@ -241,6 +243,6 @@ mod tests {
     fn only_handles_that_are_isolated_at_first_tell_what_was_moved() {
         let kinds = |isolation| event_kinds(isolation).collect::<Vec<_>>();
         assert_eq!(kinds(Isolation::Persistently), [0, 2, 3, 0x81]);
-        assert_eq!(kinds(Isolation::Initially), [0, 2, 3, 0x81, 0x80]);
+        assert_eq!(kinds(Isolation::Initially), [0, 2, 3, 0x80, 0x81]);
     }
 }

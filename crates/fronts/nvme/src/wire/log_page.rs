@@ -119,7 +119,7 @@ pub struct Smart {
 pub struct EnduranceGroup {
     /// As in [`Smart`].
     pub critical_warning: u8,
-    /// Bit 0: media units are told.
+    /// Bit 0: the media rotate (`EGRMEDIA`).
     pub features: u8,
     reserved: u8,
     /// Percent.

@@ -189,7 +189,7 @@ fn groups_are_listed_and_the_group_of_all_drives_tells_of_its_health() {
             assert_eq!(write(&mut host.io, block_command(nvm::WRITE, first * 16, 16), &data), 0);
         }
         let log = log(&mut host.admin, 0x09, 512);
-        assert_eq!((log[0], log[1], log[3], log[4]), (0, 1, 100, 10), "spare");
+        assert_eq!((log[0], log[1], log[3], log[4]), (0, 0, 100, 10), "nothing rotates; spare");
         assert_eq!((quad(&log, 48), quad(&log, 64), quad(&log, 80)), (0, 1, 1), "billions of bytes");
         let flash = profile(handles, Isolation::Initially).geometry().unwrap();
         let bytes = u64::from(flash.blocks()) * u64::from(flash.units_per_block()) * UNIT as u64;
@@ -229,8 +229,10 @@ fn a_drive_without_handles_knows_nothing_of_placement() {
     assert_eq!(io.read_command(handle_status(1, 4096), 4096).unwrap().code, 0x001);
     assert_eq!(update(io, 1, &[0]), 0x001);
     assert_eq!(delete(&mut host.admin, 1), 0);
-    assert_eq!(try_create(&mut host, 100, 0, &[0]).code, 0x002, "handles that no drive here has");
     assert_eq!(try_create(&mut host, 100, 0, &[]).code, 0);
+    let create = command(admin::NAMESPACE_MANAGEMENT, 0, [0; 6]);
+    let with_handles = host.admin.write_command(create, &asked(100, 0, u16::MAX, &[0, 0, 9])).unwrap();
+    assert_eq!(with_handles.code, 0, "placement handles are ignored");
 }
 
 /// The profile decides, so nothing can be changed.
@@ -252,7 +254,12 @@ fn placement_is_enabled_and_cannot_be_changed_least_of_all_with_namespaces() {
         let set = command(admin::SET_FEATURES, namespace, [0x1d, group, value, 0, 0, 0]);
         admin.command(set).unwrap().code
     };
-    assert_eq!([0, 1].map(|value| set(&mut host.admin, 0, 1, value)), [0x00c; 2], "Command Sequence Error");
+    let values = [1, 0, 1 | 1 << 8];
+    assert_eq!(
+        values.map(|value| set(&mut host.admin, 0, 1, value)),
+        [0, 0x00c, 0x00c],
+        "as it is; Command Sequence Error"
+    );
     assert_eq!(set(&mut host.admin, 1, 1, 1), 0x10f, "Feature Not Namespace Specific");
     assert_eq!(delete(&mut host.admin, 1), 0);
     assert_eq!(set(&mut host.admin, 0, 1, 1), 0, "as it is");
@@ -484,8 +491,9 @@ fn events_are_recorded_from_when_a_host_asks_until_it_does_not() {
 
 #[test]
 fn what_is_moved_is_told_if_handles_are_isolated_at_first_only() {
-    for (isolation, is_told) in [(Isolation::Initially, true), (Isolation::Persistently, false)] {
-        let server = server(4, isolation, 4096);
+    let (at_first, always) = (Isolation::Initially, Isolation::Persistently);
+    for (isolation, per_unit, is_told) in [(at_first, 1, true), (at_first, 8, true), (always, 1, false)] {
+        let server = server(4, isolation, UNIT as u32 / per_unit);
         let mut host = attach(&server, Options::default());
         let kinds: &[u8] = if is_told { &[0x80, 0x81] } else { &[0x81] };
         record(&mut host.admin, 1, 3, kinds);
@@ -494,14 +502,15 @@ fn what_is_moved_is_told_if_handles_are_isolated_at_first_only() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let units = server.subsystem().queue.drive().lock().limits().capacity_units;
         for first in (0..units).chain((0..2 * units).map(|_| random.random_range(0..units))) {
-            let to = placed(block_command(nvm::WRITE, first, 1), 3);
+            let to = placed(block_command(nvm::WRITE, first * u64::from(per_unit), per_unit), 3);
             assert_eq!(write(&mut host.io, to, &[1; UNIT]), 0);
         }
         assert!(counters(&server)[3].flash_copies > 100);
         let told = events(&mut host.admin, false);
         assert_eq!(told.len(), 63, "as many as there is room for");
-        let moved = told.iter().filter(|event| event.0 == 0x80).map(|event| u64::from(event.5)).sum::<u64>();
-        assert_eq!(moved > 0, is_told, "{moved} blocks");
+        let moved: Vec<u16> = told.iter().filter(|event| event.0 == 0x80).map(|event| event.5).collect();
+        assert_eq!(!moved.is_empty(), is_told, "{moved:?} blocks");
+        assert!(moved.iter().all(|blocks| *blocks > 0 && u32::from(*blocks) % per_unit == 0), "{moved:?}");
     }
 }
 
