@@ -14,7 +14,7 @@ use crate::history::events::Happened;
 use crate::history::self_test::Outcome;
 use crate::io::Transfer;
 use crate::mailbox::Answer;
-use crate::namespaces::{ALL_NAMESPACES, Entry, FORMATS, NewNamespace, Pending};
+use crate::namespaces::{ALL_NAMESPACES, Entry, FORMATS, NewNamespace, Pending, Table};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::identify::command_set;
@@ -134,7 +134,7 @@ fn delete(context: &Context<'_>, number: u32) -> Result<Answer, Failure> {
     namespaces.check_reserved(&context.controller.host.id, number)?;
     end_tests(subsystem, number, Outcome::NamespaceGone);
     let ticket = subsystem.queue.answers().ticket();
-    let deleted = namespaces.clear(&subsystem.queue, pending, |gone| {
+    let deleted = namespaces.clear(&subsystem.queue, |_| Ok(()), pending, |gone| {
         for controller in subsystem.io_controllers() {
             let had = gone.iter().filter(|(slot, _)| controller.has_attached(*slot));
             let numbers: Vec<u32> = had.map(|(_, number)| *number).collect();
@@ -165,7 +165,7 @@ pub fn format(context: &Context<'_>, command: &Submission) -> Result<Answer, Fai
         return Err(if is_record { Failure::INVALID_FORMAT } else { Failure::INVALID_NAMESPACE });
     }
     let is_named = |entry: &Entry| number == ALL_NAMESPACES || entry.number == number;
-    namespaces.with_table(|table| table.check_format(format, is_named))?;
+    let check = |table: &Table| table.check_format(format, is_named);
     let pending = |entry: &Entry| match is_named(entry) {
         true => Pending::Format { format, erases: erase == 1 },
         false => entry.pending,
@@ -177,7 +177,7 @@ pub fn format(context: &Context<'_>, command: &Submission) -> Result<Answer, Fai
     events.add(subsystem, controller, &Happened::FormatBegun(number, dword));
     end_tests(subsystem, number, Outcome::Formatted);
     let ticket = subsystem.queue.answers().ticket();
-    let formatted = namespaces.clear(&subsystem.queue, pending, |cleared| {
+    let formatted = namespaces.clear(&subsystem.queue, check, pending, |cleared| {
         for controller in subsystem.io_controllers() {
             let has = cleared.iter().filter(|(slot, _)| controller.has_attached(*slot));
             let numbers: Vec<u32> = has.map(|(_, number)| *number).collect();

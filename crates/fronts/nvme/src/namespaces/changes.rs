@@ -76,15 +76,17 @@ impl Namespaces {
         Ok(Change { result: (), done_ns })
     }
 
-    /// Deletes or formats namespaces, as `pending` says for each. `then` is called with their slots and numbers once commands cannot use
-    /// them any more. If the rest fails, it is done later.
+    /// Deletes or formats namespaces, as `pending` says for each, unless `check` refuses the table as it is then. `then` is called with
+    /// their slots and numbers once commands cannot use them any more. If the rest fails, it is done later.
     pub fn clear(
         &self,
         queue: &Queue,
+        check: impl FnOnce(&Table) -> Result<(), Failure>,
         pending: impl Fn(&Entry) -> Pending,
         then: impl FnOnce(&[(usize, u32)]),
     ) -> Result<Change<()>, Failure> {
         let mut state = self.ready(queue)?;
+        check(&state.table)?;
         let mut next = state.table.clone();
         next.for_each(|entry| entry.pending = pending(entry));
         if next.entries().any(|(_, entry)| entry.erases()) {
@@ -121,6 +123,8 @@ impl Namespaces {
         next: Table,
     ) -> Result<Nanoseconds, Failure> {
         assert!(next.is_sound(), "the next table divides the drive wrongly: {next:?}");
+        // what has happened to reclaim units is of the namespaces, and by the choice of events, of its time
+        state.take_placement_events(&mut queue.drive().lock());
         let done_ns = state.storage.store(queue, &next)?;
         state.table = next;
         self.outdate_views();

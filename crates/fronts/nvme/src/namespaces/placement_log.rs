@@ -2,8 +2,8 @@
 //! hosts have asked for it.
 //!
 //! The drive remembers what happened to it, and the log takes that over before anything else is added to it, before somebody reads it,
-//! and before another choice of events counts. So each event is recorded, or not, by the choice of its time. It is in memory: a power
-//! loss ends it.
+//! and before the table changes. So each event is recorded, or not, by the choice of its time, and is of the namespace of its time. It is
+//! in memory: a power loss ends it.
 
 use std::collections::VecDeque;
 
@@ -102,7 +102,7 @@ impl PlacementLog {
 }
 
 impl State {
-    fn take_placement_events(&mut self, device: &mut Device) {
+    pub(super) fn take_placement_events(&mut self, device: &mut Device) {
         self.placement.take(&self.table, device, None);
     }
 }
@@ -130,6 +130,10 @@ impl Namespaces {
         let Some(number) = state.table.entry(target.slot.into()).map(|entry| entry.number) else { return };
         let mut device = drive.lock();
         let Some(fdp) = device.profile().fdp else { return };
+        if !self.fence(target).holds(&device) {
+            // the write will be refused, and another namespace may be in its place
+            return;
+        }
         state.take_placement_events(&mut device);
         let (at_ns, kind, cause) = (device.time_ns(), event::INVALID_IDENTIFIER, Some((number, identifier)));
         let recorded = Recorded { at_ns, kind, handle: Some(handle), cause, blocks: 0 };
@@ -193,11 +197,8 @@ impl Namespaces {
     ) -> Result<Change<()>, Failure> {
         let mut state = self.ready(queue)?;
         let handle = handle_of(&state.table, number, placement_handle)?;
-        let isolation = {
-            let mut device = queue.drive().lock();
-            state.take_placement_events(&mut device);
-            device.profile().fdp.ok_or(Failure::INVALID_FIELD)?.isolation
-        };
+        let fdp = queue.drive().lock().profile().fdp;
+        let isolation = fdp.ok_or(Failure::INVALID_FIELD)?.isolation;
         let mut events = state.table.handles.events(handle);
         for kind in kinds {
             let bit = bit_of(*kind, isolation).ok_or(Failure::INVALID_FIELD)?;
@@ -228,7 +229,11 @@ mod tests {
         table.handles.set_events(Handle(1), 1 | 1 << 4);
         let mut add = |at_ns, kind, handle| {
             let handle = Some(Handle(handle));
-            log.add(&table, Isolation::Persistently, Recorded { at_ns, kind, handle, cause: None, blocks: 0 });
+            log.add(
+                &table,
+                Isolation::Persistently,
+                Recorded { at_ns, kind, handle, cause: None, blocks: 0 },
+            );
         };
         (0..100).for_each(|at_ns| add(at_ns, event::IMPLICITLY_MODIFIED, 1));
         add(1000, event::NOT_FULLY_WRITTEN, 1);

@@ -490,6 +490,23 @@ fn events_are_recorded_from_when_a_host_asks_until_it_does_not() {
 }
 
 #[test]
+fn an_event_is_of_the_namespace_that_had_the_handle_then() {
+    let server = with_handles(4096);
+    let mut host = attach(&server, Options::default());
+    assert_eq!(delete(&mut host.admin, 1), 0);
+    let (other, gone) = (create(&mut host, 1000, &[0]), create(&mut host, 1000, &[1]));
+    record(&mut host.admin, gone, 0, &[0x81]);
+    for first in 0..WHOLE {
+        assert_eq!(write(&mut host.io, on(nvm::WRITE, gone, first), &[1; UNIT]), 0);
+    }
+    assert_eq!(host.io.command(command(nvm::FLUSH, other, [0; 6])).unwrap().code, 0);
+    assert_eq!(delete(&mut host.admin, gone), 0);
+    create(&mut host, 1000, &[2]);
+    create(&mut host, 1000, &[1]);
+    assert_eq!(events(&mut host.admin, false), [(0x81, 7, 0, gone, 1, 0)]);
+}
+
+#[test]
 fn what_is_moved_is_told_if_handles_are_isolated_at_first_only() {
     let (at_first, always) = (Isolation::Initially, Isolation::Persistently);
     for (isolation, per_unit, is_told) in [(at_first, 1, true), (at_first, 8, true), (always, 1, false)] {
