@@ -205,10 +205,13 @@ impl Info {
 
 /// A block namespace in a line.
 pub fn line_of(namespace: &BlockNamespace) -> String {
-    let BlockNamespace { number, first_unit, units, block_bytes, is_shared } = *namespace;
+    let BlockNamespace { number, first_unit, units, block_bytes, is_shared, ref handles } = *namespace;
     let private = if is_shared { "" } else { ", for one controller" };
     let size = bytes(u64::from(units) * UNIT_BYTES as u64);
-    format!("{number}: {size} from unit {} on, blocks of {block_bytes}{private}", grouped(first_unit.into()))
+    let list = handles.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+    let placed = if handles.is_empty() { String::new() } else { format!(", handles {list}") };
+    let first_unit = grouped(first_unit.into());
+    format!("{number}: {size} from unit {first_unit} on, blocks of {block_bytes}{private}{placed}")
 }
 
 /// Up to which size writes are all or nothing.

@@ -30,6 +30,9 @@ pub struct BlockNamespace {
     pub block_bytes: u32,
     /// Whether several controllers may have it at once.
     pub is_shared: bool,
+    /// Its reclaim unit handles by placement handle; empty on a drive without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handles: Vec<u8>,
 }
 
 impl BlockNamespace {
@@ -41,6 +44,7 @@ impl BlockNamespace {
             units: entry.units,
             block_bytes: entry.space().block_bytes,
             is_shared: entry.is_shared,
+            handles: entry.handles.list().iter().map(|handle| handle.0).collect(),
         };
         let mut all: Vec<BlockNamespace> = table.entries().map(|(_, entry)| told(entry)).collect();
         all.sort_unstable_by_key(|namespace| namespace.number);
