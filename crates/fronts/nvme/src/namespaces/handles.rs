@@ -368,13 +368,15 @@ mod tests {
             assert_eq!(add(bare.clone(), &damaged), None, "byte {at}");
         }
         // a program that knows nothing of handles has replaced the second namespace
-        bare.entry_mut(1).unwrap().made += 1;
+        bare.made += 1;
+        bare.entry_mut(1).unwrap().made = bare.made;
         let changed = add(bare, &bytes).unwrap();
         assert_eq!((handles(&changed, 0), handles(&changed, 1)), ((vec![4, 1], false), (vec![0], true)));
         let all = |entry: &mut Entry| entry.handles = Handles::asked((0..5).map(Handle).collect());
         table.for_each(all);
         let mut bare = table.clone().with_handles(5);
-        bare.entry_mut(1).unwrap().made += 1;
+        bare.made += 1;
+        bare.entry_mut(1).unwrap().made = bare.made;
         let changed = add(bare, &encode(&table).unwrap()).unwrap();
         assert_eq!(handles(&changed, 1), (vec![0], false), "none is left to choose");
     }
