@@ -379,4 +379,15 @@ mod tests {
         let log = SelfTests::default().log();
         assert_eq!((log.len(), log[4], log[32]), (564, 0xf, 0xf));
     }
+
+    /// Its test was over before it began, and it executed the next one as well, which then had two results.
+    #[test]
+    fn a_thread_that_comes_late_executes_no_other_test() {
+        let mut state = State::default();
+        let first = state.begin(code::SHORT, 0, 1);
+        assert!(state.test(first).is_some());
+        state.current = None;
+        let second = state.begin(code::SHORT, 0, 1);
+        assert!(state.test(first).is_none() && state.test(second).is_some());
+    }
 }
