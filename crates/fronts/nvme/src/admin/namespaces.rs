@@ -134,14 +134,19 @@ fn delete(context: &Context<'_>, number: u32) -> Result<Answer, Failure> {
     namespaces.check_reserved(&context.controller.host.id, number)?;
     end_tests(subsystem, number, Outcome::NamespaceGone);
     let ticket = subsystem.queue.answers().ticket();
-    let deleted = namespaces.clear(&subsystem.queue, |_| Ok(()), pending, |gone| {
-        for controller in subsystem.io_controllers() {
-            let had = gone.iter().filter(|(slot, _)| controller.has_attached(*slot));
-            let numbers: Vec<u32> = had.map(|(_, number)| *number).collect();
-            gone.iter().for_each(|(slot, _)| controller.set_attached(*slot, false));
-            controller.tell_changed(&numbers);
-        }
-    })?;
+    let deleted = namespaces.clear(
+        &subsystem.queue,
+        |_| Ok(()),
+        pending,
+        |gone| {
+            for controller in subsystem.io_controllers() {
+                let had = gone.iter().filter(|(slot, _)| controller.has_attached(*slot));
+                let numbers: Vec<u32> = had.map(|(_, number)| *number).collect();
+                gone.iter().for_each(|(slot, _)| controller.set_attached(*slot, false));
+                controller.tell_changed(&numbers);
+            }
+        },
+    )?;
     subsystem.history.events.add(subsystem, Some(context.controller.id), &Happened::Deleted(number));
     wait(subsystem, ticket, deleted.done_ns)?;
     Ok(Answer::default())

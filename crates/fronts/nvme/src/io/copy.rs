@@ -176,14 +176,7 @@ fn overlap(from: Units, onto: Units) -> bool {
 }
 
 /// Shares runs of mapped units, and deallocates where the source is unmapped.
-fn share(
-    part: Part<'_>,
-    when: When,
-    from: Units,
-    onto: Units,
-    is_fast_only: bool,
-    placed: Placed,
-) -> Worked {
+fn share(part: Part<'_>, when: When, from: Units, onto: Units, is_fast_only: bool, placed: Placed) -> Worked {
     let (mut at, mut done_ns) = (0, 0);
     while at < from.count {
         let (src, dst) = (Lpn(from.first.0 + at), Lpn(onto.first.0 + at));

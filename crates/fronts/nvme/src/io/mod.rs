@@ -180,7 +180,9 @@ impl IoCommand {
             IoCommand::Write(blocks, ..) | IoCommand::Compare(blocks) => {
                 Transfer::FromHost(space.bytes(blocks.count) as u32)
             }
-            IoCommand::CompareAndWrite(blocks, ..) => Transfer::FromHost(2 * space.bytes(blocks.count) as u32),
+            IoCommand::CompareAndWrite(blocks, ..) => {
+                Transfer::FromHost(2 * space.bytes(blocks.count) as u32)
+            }
             IoCommand::Deallocate(ranges, _) => Transfer::FromHost(ranges * deallocate::RANGE_BYTES),
             IoCommand::Copy(copy) => Transfer::FromHost(copy.ranges * copy::RANGE_BYTES),
             IoCommand::Handles(command) => command.transfer(),
