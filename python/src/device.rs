@@ -17,6 +17,7 @@ mod overrides;
 mod power;
 mod tagged;
 mod transaction;
+mod zones;
 
 use std::path::PathBuf;
 use std::sync::Mutex;

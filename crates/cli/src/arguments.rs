@@ -19,6 +19,7 @@ use crate::crash_kv::CrashKvOptions;
 use crate::crash_replay::CrashReplayOptions;
 use crate::crash_run::CrashRunOptions;
 use crate::crash_sqlite::CrashSqliteOptions;
+use crate::crash_zones::CrashZonesOptions;
 use crate::cut::CutOptions;
 use crate::drive::{ProfileOptions, capacity_help};
 use crate::lab::LabAction;
@@ -168,6 +169,10 @@ pub enum CrashTarget {
     ///
     /// The seed determines everything: a violation is printed with the command line that reproduces it.
     Kv(CrashKvOptions),
+    /// Test zones of a drive that a host fills, finishes and resets
+    ///
+    /// The seed determines everything: a violation is printed with the command line that reproduces it.
+    Zones(CrashZonesOptions),
     /// Test whether a program survives power loss
     ///
     /// The program runs once, in a folder on a mounted drive, and its file operations are recorded. Then power is cut after
@@ -328,7 +333,7 @@ pub struct CheckOptions {
 #[derive(Args, Debug)]
 #[command(mut_arg("capacity", |capacity| capacity.help(bench_capacity_help())))]
 pub struct BenchOptions {
-    /// Access pattern: seqwrite, randwrite, randread, or mixed (70 % reads, 30 % writes)
+    /// Access pattern: seqwrite, randwrite, randread, or mixed (70 % reads, 30 % writes); with zones zonewrite, zoneappend, or zonemixed
     #[arg(long, value_name = "PATTERN", required_unless_present_any = ["nvme", "seconds", "image", "time"], conflicts_with = "nvme")]
     pub pattern: Option<bench::Pattern>,
 

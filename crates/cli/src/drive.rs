@@ -20,7 +20,7 @@ use crate::output::complain;
 /// The options that select a drive's profile.
 #[derive(Args, Debug)]
 pub struct ProfileOptions {
-    /// The drive: tlc-nvme, tlc-nvme-plp, fast, femu-2021, openssd-barefoot, durassd, kaml-board, pebblessd, willow, or a TOML file
+    /// The drive: tlc-nvme, tlc-nvme-plp, fast, femu-2021, openssd-barefoot, durassd, kaml-board, pebblessd, willow, zns, or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "tlc-nvme")]
     pub profile: String,
 

@@ -26,6 +26,7 @@ mod crash_program;
 mod crash_replay;
 mod crash_run;
 mod crash_sqlite;
+mod crash_zones;
 mod create;
 mod cut;
 mod damage;
@@ -112,6 +113,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Crash { target: CrashTarget::Clients(options) } => crash_clients::run(&options),
         Command::Crash { target: CrashTarget::Couch(options) } => crash_couch::run(&options),
         Command::Crash { target: CrashTarget::Kv(options) } => crash_kv::run(&options),
+        Command::Crash { target: CrashTarget::Zones(options) } => crash_zones::run(&options),
         Command::Crash { target: CrashTarget::Run(options) } => crash_run::run(&options),
         Command::Crash { target: CrashTarget::Replay(options) } => crash_replay::run(&options),
         Command::Crash { target: CrashTarget::Sqlite(options) } => crash_sqlite::run(&options),

@@ -64,6 +64,7 @@ pub fn raised(status: Status) -> PyErr {
         Status::InvalidField(_)
         | Status::DataLength { .. }
         | Status::SlotOutOfOrder(_)
+        | Status::Zone(_)
         | Status::ValueTooLarge { .. } => PyValueError::new_err(text),
         Status::UnknownTransaction(_)
         | Status::UnknownLog(_)
@@ -72,7 +73,9 @@ pub fn raised(status: Status) -> PyErr {
         Status::Unmapped { .. } => UnmappedError::new_err(text),
         Status::OverLimit { .. } | Status::OutOfBuffers { .. } => LimitError::new_err(text),
         Status::CapacityExceeded => CapacityError::new_err(text),
-        Status::Unreadable { .. } | Status::RecordUnreadable { .. } => UnreadableError::new_err(text),
+        Status::Unreadable { .. } | Status::RecordUnreadable { .. } | Status::ZoneUnreadable { .. } => {
+            UnreadableError::new_err(text)
+        }
         Status::ReadOnly | Status::WriteProtected(_) => ReadOnlyError::new_err(text),
         Status::PowerLost => PowerLostError::new_err(text),
         Status::Host(_) => HostError::new_err(text),

@@ -55,7 +55,7 @@ pub struct Look {
     /// Latencies of commands in device time, since the image was opened.
     pub latency: LatencyCounts,
     /// Every block, in the order of their numbers, each as [`BLOCK_CHARACTERS`] characters: a letter for its use (`f`ree,
-    /// `o`pen, `c`losed, `j`ournal, check`p`oint, `d`ump, `b`ad); then in base-64 digits (`0-9A-Za-z-_`) one for the
+    /// `o`pen, `c`losed, `j`ournal, check`p`oint, `d`ump, `z`one, `b`ad); then in base-64 digits (`0-9A-Za-z-_`) one for the
     /// share in use, where 0 is nothing and 63 everything, and three for the erase count. Empty once there is no drive to
     /// look at, because its power has failed for good.
     pub blocks: String,
@@ -213,6 +213,7 @@ fn characters(state: &BlockState, units_per_block: u32) -> [u8; BLOCK_CHARACTERS
         BlockUse::Journal => b'j',
         BlockUse::Checkpoint => b'p',
         BlockUse::Dump => b'd',
+        BlockUse::Zone => b'z',
         BlockUse::Bad => b'b',
     };
     let share = u64::from(state.valid_units) * 63;
@@ -246,6 +247,7 @@ mod tests {
         assert_eq!(text(state(BlockUse::Journal, 0, 10)), "j000A");
         assert_eq!(text(state(BlockUse::Checkpoint, 0, u32::MAX)), "p0___");
         assert_eq!(text(state(BlockUse::Dump, 0, 1)), "d0001");
+        assert_eq!(text(state(BlockUse::Zone, 128, 1)), "zW001");
         assert_eq!(text(state(BlockUse::Bad, 128, 36)), "bW00a");
     }
 

@@ -234,7 +234,9 @@ impl From<Status> for Failure {
             Status::ValueTooLarge { .. } => Failure::VALUE_SIZE,
             Status::RecordUnreadable { .. } => Failure::RECORD_UNREADABLE,
             Status::CapacityExceeded => Failure::CAPACITY_EXCEEDED,
-            Status::Unreadable { .. } => Failure::UNREADABLE,
+            Status::Unreadable { .. } | Status::ZoneUnreadable { .. } => Failure::UNREADABLE,
+            // no host reaches zones through this server
+            Status::Zone(_) => Failure::INVALID_FIELD,
             Status::ReadOnly | Status::WriteProtected(_) => Failure::WRITE_PROTECTED,
             Status::PowerLost => Failure::POWER_LOSS,
             Status::OutOfBuffers { .. } => Failure::NOT_READY,

@@ -16,6 +16,7 @@ const BUILTIN: &[(&str, &str)] = &[
     ("kaml-board", include_str!("../profiles/kaml-board.toml")),
     ("pebblessd", include_str!("../profiles/pebblessd.toml")),
     ("willow", include_str!("../profiles/willow.toml")),
+    ("zns", include_str!("../profiles/zns.toml")),
 ];
 
 /// The built-in drives: name and TOML text.

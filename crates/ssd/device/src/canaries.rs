@@ -3,6 +3,7 @@
 
 pub use tantalum_ftl::canaries as ftl;
 use tantalum_ftl::{Ftl, Lpn};
+use tantalum_nand::Nanoseconds;
 
 tantalum_canaries::guards! {
     /// A unit's old copy is dropped when the new one enters the volatile cache.
@@ -39,6 +40,14 @@ tantalum_canaries::guards! {
     /// A page has units of several reclaim unit handles.
     #[hazard(37)]
     fn HandlesMixed() -> bool { true }
+
+    /// A reset is acknowledged before its record is on flash.
+    #[hazard(38)]
+    fn ResetNotAwaited(at_ns: Nanoseconds) -> Nanoseconds { at_ns }
+
+    /// The capacitor no longer saves the tail of a zone, although the page that has it is still in flight.
+    #[hazard(38)]
+    fn TailForgottenEarly() {}
 
     /// What a step replaces is in protected DRAM, and the dump brings it back over the step.
     fn ReplacedNotSettled() -> bool { false }

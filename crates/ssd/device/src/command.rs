@@ -16,6 +16,7 @@ pub mod vendor_opcode;
 
 use tantalum_ftl::{
     FileEntry, FileId, Generation, Handle, Hint, Key, Lpn, Metadata, NamespaceAttributes, NamespaceId, TxId,
+    ZoneAction, ZoneId,
 };
 use tantalum_nand::Nanoseconds;
 
@@ -268,6 +269,44 @@ pub enum AnyCommand<D: Data> {
         keys: D::Place<Vec<Key>>,
         /// Maximum number of keys.
         limit: usize,
+    },
+    /// Reads units of a zone; those that were not written read as zeros.
+    ZoneRead {
+        /// The zone.
+        zone: ZoneId,
+        /// The first unit, from the beginning of the zone.
+        offset: u32,
+        /// Where the data go; a whole number of units, within the zone's size.
+        data: D::Units,
+    },
+    /// Writes `data.len() / 4096` units at the write pointer of a zone.
+    ZoneWrite {
+        /// The zone.
+        zone: ZoneId,
+        /// The first unit, from the beginning of the zone: its write pointer.
+        offset: u32,
+        /// The data; a whole number of units, within the zone's capacity.
+        data: D::Bytes,
+        /// Force unit access: on flash, with all of the zone before it, before the command completes.
+        fua: bool,
+    },
+    /// As `ZoneWrite`, wherever the write pointer is (NVMe Zone Append).
+    ZoneAppend {
+        /// The zone.
+        zone: ZoneId,
+        /// The data; a whole number of units, within the zone's capacity.
+        data: D::Bytes,
+        /// As of `ZoneWrite`.
+        fua: bool,
+        /// Receives the first unit, from the beginning of the zone.
+        offset: D::Place<u32>,
+    },
+    /// Changes the state of a zone (NVMe Zone Management Send).
+    ZoneManage {
+        /// The zone; `None` for all to which the action applies.
+        zone: Option<ZoneId>,
+        /// What to do.
+        action: ZoneAction,
     },
 }
 

@@ -361,7 +361,7 @@ impl Device {
             // it is not the host's data that fill the flash: blocks are missing
             Status::CapacityExceeded if self.is_read_only() => Status::ReadOnly,
             // the host learns of a loss once a cut can no longer undo it
-            Status::Unreadable { .. } | Status::RecordUnreadable { .. } => {
+            Status::Unreadable { .. } | Status::RecordUnreadable { .. } | Status::ZoneUnreadable { .. } => {
                 self.done_ns = self.done_ns.max(self.ftl().map_or(0, |ftl| ftl.nand().programs_done_ns()));
                 status
             }

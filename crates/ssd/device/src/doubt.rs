@@ -25,12 +25,14 @@ pub(crate) struct Doubt {
     records: Vec<(NamespaceId, Option<Key>)>,
     /// Lists of files.
     lists: bool,
+    /// Zones.
+    zones: bool,
 }
 
 impl Doubt {
     /// Nothing is in doubt, but changes are refused.
     pub fn of_nothing(status: Status) -> Doubt {
-        Doubt { status, units: Vec::new(), records: Vec::new(), lists: false }
+        Doubt { status, units: Vec::new(), records: Vec::new(), lists: false, zones: false }
     }
 
     /// A command failed. `committed` are the units of the transaction that it was to commit.
@@ -71,6 +73,9 @@ impl Doubt {
             Command::KvDelete { namespace, key } => doubt.records.push((namespace, Some(key))),
             Command::DeleteNamespace { namespace } => doubt.records.push((namespace, None)),
             Command::ClearFileLists { .. } => doubt.lists = true,
+            Command::ZoneWrite { .. } | Command::ZoneAppend { .. } | Command::ZoneManage { .. } => {
+                doubt.zones = true;
+            }
             // these read, or change nothing that can be read
             Command::Read { .. }
             | Command::ReadLater { .. }
@@ -79,6 +84,7 @@ impl Doubt {
             | Command::KvGet { .. }
             | Command::KvExists { .. }
             | Command::KvList { .. }
+            | Command::ZoneRead { .. }
             | Command::ReadFileList { .. }
             | Command::ListFiles { .. }
             | Command::Flush
@@ -109,6 +115,7 @@ impl Doubt {
             }
             Command::KvList { namespace, .. } => is_named(*namespace, None),
             Command::ReadFileList { .. } | Command::ListFiles { .. } => self.lists,
+            Command::ZoneRead { .. } => self.zones,
             _ => false,
         }
     }

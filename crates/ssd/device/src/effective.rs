@@ -16,7 +16,7 @@ const MOST: f64 = 0.1;
 pub struct Effective {
     #[serde(skip)]
     asked_percent: f64,
-    /// Flash beyond the capacity, as a percentage of it.
+    /// Flash beyond the capacity and the zones, as a percentage of the capacity.
     #[serde(rename = "effective_over_provisioning_percent")]
     pub over_provisioning_percent: f64,
     #[serde(skip)]
@@ -46,10 +46,13 @@ impl Effective {
     /// If no drive can have this profile; [`Profile::validate`] refuses it.
     pub fn of(profile: &Profile) -> Effective {
         let geometry = profile.geometry().expect("a profile is checked before it is used");
+        let planes = u64::from(geometry.planes());
+        let zone_blocks = profile.zone_blocks().div_ceil(planes) * planes;
+        let zone_units = zone_blocks as f64 * f64::from(geometry.units_per_block());
         Effective {
             asked_percent: profile.over_provisioning_percent,
             over_provisioning_percent: 100.0
-                * (f64::from(geometry.units()) / profile.capacity_units() as f64 - 1.0),
+                * ((f64::from(geometry.units()) - zone_units) / profile.capacity_units() as f64 - 1.0),
             asked_pages: profile.flash.pages_per_block,
             geometry,
         }

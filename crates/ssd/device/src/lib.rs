@@ -30,6 +30,7 @@ mod smart;
 mod status;
 mod trace;
 mod usage;
+mod zones;
 
 pub use builtin::builtin;
 pub use command::{
@@ -59,6 +60,7 @@ pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, Sha
 pub use tantalum_ftl::{Handle, HandleCounters, HandleState, PlacementEvent, PlacementEventKind};
 #[cfg(feature = "canaries")]
 pub use tantalum_ftl::{Purpose, ReservationUse, take_reservation_uses};
+pub use tantalum_ftl::{ZoneAction, ZoneCondition, ZoneId, ZoneRefusal, ZoneState};
 pub use tantalum_nand::{
     Access, BlockId, FailingStep, Faults, Fetches, Fills, Geometry, HostCall, HostError, HostFailure,
     HostFault, HostFaults, HostSync, InFlight, Life, LockHolder, Mapping, MediumError, NandError,
@@ -66,3 +68,4 @@ pub use tantalum_nand::{
 };
 pub use trace::TRACE_TARGET;
 pub use usage::Usage;
+pub use zones::ZoneShape;

@@ -54,6 +54,7 @@ impl Shape {
                 self.check_handle(handle)?;
                 self.check_units(lpn, bytes)
             }
+            Operands::Zoned { bytes } => check_whole(bytes),
             Operands::Unit { lpn, bytes } => self.check_one(lpn, bytes),
             Operands::Hinted { lpn, bytes, home } => {
                 self.check_one(lpn, bytes)?;
@@ -96,12 +97,7 @@ impl Shape {
     }
 
     fn check_units(&self, lpn: Lpn, bytes: usize) -> Result<(), Status> {
-        if bytes == 0 || !bytes.is_multiple_of(UNIT_BYTES) {
-            return Err(Status::DataLength {
-                bytes,
-                expected: "must be one or more whole units of 4096 bytes",
-            });
-        }
+        check_whole(bytes)?;
         self.check_range(lpn, (bytes / UNIT_BYTES) as u64)
     }
 
@@ -135,6 +131,14 @@ impl Shape {
         }
         Ok(())
     }
+}
+
+#[inline]
+fn check_whole(bytes: usize) -> Result<(), Status> {
+    if bytes == 0 || !bytes.is_multiple_of(UNIT_BYTES) {
+        return Err(Status::DataLength { bytes, expected: "must be one or more whole units of 4096 bytes" });
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! From a profile to a geometry: the number of blocks for capacity and over-provisioning.
 
-use tantalum_ftl::{CheckpointInterval, FtlConfig, ListsPlan, PlacementConfig};
+use tantalum_ftl::{CheckpointInterval, FtlConfig, ListsPlan, PlacementConfig, ZonesConfig};
 use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, NvmShape, Scheduling, Timing, UNIT_BYTES};
 
-use crate::profile::{FdpProfile, FlashScheduling, Plp, Profile, SpuMemoryProfile};
+use crate::profile::{FdpProfile, FlashScheduling, Plp, Profile, SpuMemoryProfile, ZonesProfile};
 
 /// Blocks are never smaller than this.
 const LEAST_PAGES_PER_BLOCK: u32 = 8;
@@ -21,7 +21,7 @@ impl Profile {
     /// The flash that the profile describes.
     pub fn geometry(&self) -> Result<Geometry, GeometryError> {
         let flash = &self.flash;
-        let logical = self.capacity_units();
+        let logical = self.capacity_units() + self.zone_tail_units();
         let physical = (logical as f64 * (1.0 + self.over_provisioning_percent / 100.0)).ceil() as u64;
         if physical >= MAX_UNITS {
             return Err(GeometryError::TooLarge { units: physical, limit: MAX_UNITS - 1 });
@@ -31,13 +31,21 @@ impl Profile {
         let units_per_page = u64::from(flash.page_bytes) / UNIT_BYTES as u64;
         let open_limit = (physical - logical) / OPEN_SHARE;
         let mut pages_per_block = flash.pages_per_block;
-        while pages_per_block / 2 >= LEAST_PAGES_PER_BLOCK
+        // the size of zones is the profile's
+        while self.zones.is_none()
+            && pages_per_block / 2 >= LEAST_PAGES_PER_BLOCK
             && 3 * planes * u64::from(pages_per_block) * units_per_page > open_limit
         {
             pages_per_block /= 2;
         }
         let units_per_plane = physical.div_ceil(planes);
-        let blocks_per_plane = units_per_plane.div_ceil(u64::from(pages_per_block) * units_per_page);
+        let units_per_block = u64::from(pages_per_block) * units_per_page;
+        let zone_blocks = self.zone_blocks().div_ceil(planes);
+        let blocks_per_plane = units_per_plane.div_ceil(units_per_block) + zone_blocks;
+        if blocks_per_plane * units_per_block * planes >= MAX_UNITS {
+            let units = blocks_per_plane * units_per_block * planes;
+            return Err(GeometryError::TooLarge { units, limit: MAX_UNITS - 1 });
+        }
         Ok(Geometry {
             channels: flash.channels,
             dies_per_channel: flash.dies_per_channel,
@@ -46,6 +54,27 @@ impl Profile {
             pages_per_block,
             page_bytes: flash.page_bytes,
         })
+    }
+
+    /// Zones as the FTL has them.
+    fn zones_config(&self) -> Option<ZonesConfig> {
+        self.zones.map(|ZonesProfile { count, planes, max_open, max_active }| ZonesConfig {
+            count,
+            planes,
+            max_open,
+            max_active,
+        })
+    }
+
+    /// Blocks kept for zones.
+    pub(crate) fn zone_blocks(&self) -> u64 {
+        self.zones_config().map_or(0, |zones| u64::from(zones.count) * u64::from(zones.planes) + 1)
+    }
+
+    /// Units of the map for pages of zones that are not full yet; no host sees them.
+    fn zone_tail_units(&self) -> u64 {
+        let units_per_page = u64::from(self.flash.page_bytes) / UNIT_BYTES as u64;
+        self.zones.map_or(0, |zones| u64::from(zones.count) * units_per_page)
     }
 
     /// The flash's timing.
@@ -101,7 +130,7 @@ impl Profile {
     /// The FTL's configuration.
     pub(crate) fn ftl_config(&self) -> FtlConfig {
         FtlConfig {
-            logical_units: self.capacity_units() as u32,
+            logical_units: (self.capacity_units() + self.zone_tail_units()) as u32,
             victim_policy: self.ftl.victim_policy,
             wear_spread: self.ftl.wear_spread,
             dump_units: match self.power.plp {
@@ -127,6 +156,7 @@ impl Profile {
             placement: self
                 .fdp
                 .map(|FdpProfile { handles, isolation }| PlacementConfig { handles, isolation }),
+            zones: self.zones_config(),
             checkpoint_interval: self
                 .ftl
                 .checkpoint_interval_pages

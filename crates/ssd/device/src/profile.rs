@@ -44,6 +44,9 @@ pub struct Profile {
     /// The handles with which the host places data, of drives that have some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fdp: Option<FdpProfile>,
+    /// Zones that the host fills in order, beside the capacity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<ZonesProfile>,
     /// The firmware's times besides the link's.
     #[serde(default, skip_serializing_if = "FirmwareProfile::is_default")]
     pub firmware: FirmwareProfile,
@@ -209,6 +212,20 @@ pub struct FdpProfile {
     pub handles: u32,
     /// How far what is written with different handles is kept apart.
     pub isolation: Isolation,
+}
+
+/// Zones: blocks that the host fills in order (NVMe's zoned namespaces).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZonesProfile {
+    /// Number of zones.
+    pub count: u32,
+    /// Blocks of a zone, each on a plane of its own.
+    pub planes: u32,
+    /// Zones that may be open at once.
+    pub max_open: u32,
+    /// Zones that may be active at once: open, or closed with data.
+    pub max_active: u32,
 }
 
 /// The FTL's settings in a profile.

@@ -1,7 +1,8 @@
 //! Why a command failed. Names follow NVMe's status codes where it has them.
 
 use tantalum_ftl::{
-    Damage, FtlError, Generation, HintError, Key, ListRefusal, Lpn, NamespaceId, ShareRefusal, TxId,
+    Damage, FtlError, Generation, HintError, Key, ListRefusal, Lpn, NamespaceId, ShareRefusal, TxId, ZoneId,
+    ZoneRefusal,
 };
 use tantalum_nand::{HostError, NandError};
 
@@ -95,6 +96,17 @@ pub enum Status {
     Unreadable {
         /// The unit.
         lpn: Lpn,
+    },
+    /// A zone refuses a command; the names of its reasons are those of NVMe's status codes.
+    #[error(transparent)]
+    Zone(#[from] ZoneRefusal),
+    /// NVMe "Unrecovered Read Error", of a zone.
+    #[error("unit {offset} of zone {zone} cannot be read: its flash page is uncorrectable")]
+    ZoneUnreadable {
+        /// The zone.
+        zone: ZoneId,
+        /// The unit, from the beginning of the zone.
+        offset: u32,
     },
     /// NVMe "Namespace is Write Protected": too few good blocks are left.
     #[error("the drive is read-only: too few good blocks are left")]

@@ -37,6 +37,7 @@ const CONFIG: FtlConfig = FtlConfig {
     nvm_log_bytes: None,
     file_lists: None,
     placement: None,
+    zones: None,
 };
 
 /// Bytes of L2P.

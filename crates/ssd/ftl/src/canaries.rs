@@ -88,6 +88,37 @@ tantalum_canaries::guards! {
         ftl.erase_last_checkpoint(at_ns)
     }
 
+    /// After a cut, a reset counts only if a checkpoint has it.
+    #[hazard(38)]
+    fn ResetForgotten(kept: Seq) -> Seq { kept }
+
+    /// After a cut, the write pointer of a zone is behind the last page that is there, although one before it is missing.
+    #[hazard(38)]
+    fn HoleInZone(rows: &[u32]) -> u32 {
+        let planes = rows.len() as u32;
+        let ends = (0..planes).zip(rows).filter(|(_, rows)| **rows > 0);
+        ends.map(|(column, rows)| (rows - 1) * planes + column + 1).max().unwrap_or(0)
+    }
+
+    /// A page of a zone counts as durable although one before it is in flight: a cut may leave a hole there.
+    #[hazard(38)]
+    fn HoleBeforeZonePage() -> Nanoseconds { 0 }
+
+    /// The tail of a page takes the place of an older one on flash while the page that the older one became part of is in flight.
+    #[hazard(38)]
+    fn TailReplacedEarly() -> Nanoseconds { 0 }
+
+    /// After a cut, the units of any page count as the tail of a zone.
+    #[hazard(38)]
+    fn TailOfOtherPage() -> bool { true }
+
+    /// The copy of a lost page of a zone reads as zeros.
+    fn LostZonePageReadsZeros() -> bool { false }
+
+    /// Blocks that zones may still take count as free.
+    #[hazard(11)]
+    fn ZoneBlocksForgotten() -> u32 { 0 }
+
     /// Recovery erases before its own checkpoint stands.
     #[hazard(10)]
     fn RecoveryErases() {}

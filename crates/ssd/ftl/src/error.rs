@@ -4,6 +4,7 @@ use tantalum_nand::{BlockId, GeometryError, NandError, PageId, Ppn};
 
 use crate::key::{Key, NamespaceId};
 use crate::types::{FileId, Lpn, Seq};
+use crate::zones::ZoneId;
 
 /// Why an operation of the FTL failed.
 #[derive(Debug, thiserror::Error)]
@@ -206,6 +207,14 @@ pub enum Damage {
     Protected {
         /// Which part.
         part: &'static str,
+    },
+    /// A page of a zone that the last checkpoint has.
+    #[error("page {page} of zone {zone} is in none of its blocks")]
+    Zone {
+        /// The zone.
+        zone: ZoneId,
+        /// The page.
+        page: u32,
     },
     /// More numbers were used than any drive uses in its life.
     #[error("it says that {newest} numbers have been used")]

@@ -1,4 +1,4 @@
-//! The fold: the drive's state is the maximum of all assertions over the newest checkpoint. Units and records fold their
+//! The fold: the drive's state is the maximum of all assertions over the newest checkpoint. Units, records and zones fold their
 //! own; this file has the common part: atomic batches, which count if all of their members are there or the journal says
 //! that they were.
 
@@ -7,32 +7,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use tantalum_canaries::guard;
 use tantalum_nand::Ppn;
 
-use crate::error::FtlError;
+use crate::error::{Damage, FtlError};
 use crate::metadata::Record;
-use crate::reader::Reader;
+use crate::reader::{FirstPage, Reader};
 use crate::report::RecoveryReport;
 use crate::spare::Spare;
 use crate::tenants::records::{RecordsFold, RecordsFound};
 use crate::tenants::units::{UnitsFold, UnitsFound};
 use crate::tenants::{CheckpointReader, Tenant};
 use crate::types::Seq;
+use crate::zones::{ZonesFold, ZonesFound};
 
-/// The folds over units and over records.
+/// The folds over units, over records and over zones.
 pub(crate) struct Fold {
     units: UnitsFold,
     records: RecordsFold,
+    /// None on a drive without zones.
+    zones: Option<ZonesFold>,
     /// Batches that the journal says are whole.
     whole: BTreeSet<Seq>,
 }
 
 impl Fold {
-    /// A fold over the contents of the checkpoint at `step`; none if these are not valid.
-    pub fn new(kept: &mut CheckpointReader<'_>, step: Seq) -> Option<Fold> {
+    /// A fold over the contents of the checkpoint at `step`, beside the zones that it kept; none if these are not valid.
+    pub fn new(kept: &mut CheckpointReader<'_>, zones: Option<ZonesFold>, step: Seq) -> Option<Fold> {
         let before = kept.bytes.len();
         let units = UnitsFold::over(kept, step)?;
         kept.first_byte += (before - kept.bytes.len()) as u64;
         let records = RecordsFold::over(kept, step)?;
-        kept.bytes.is_empty().then_some(Fold { units, records, whole: BTreeSet::new() })
+        kept.bytes.is_empty().then_some(Fold { units, records, zones, whole: BTreeSet::new() })
     }
 
     /// A unit programmed since the checkpoint. Returns whether it has contents of a tenant.
@@ -40,6 +43,10 @@ impl Fold {
         match Tenant::of(spare.kind) {
             Some(Tenant::Units) => self.units.unit(ppn, spare),
             Some(Tenant::Records) => self.records.unit(reader, ppn, spare)?,
+            Some(Tenant::Zones) => {
+                let zones = self.zones.as_mut().ok_or(Damage::Spare { ppn })?;
+                zones.unit(ppn, spare)?;
+            }
             None => return Ok(false),
         }
         Ok(true)
@@ -47,7 +54,9 @@ impl Fold {
 
     /// Whether nothing was asserted since the checkpoint.
     pub fn is_empty(&self) -> bool {
-        self.units.is_empty() && self.records.is_empty()
+        self.units.is_empty()
+            && self.records.is_empty()
+            && self.zones.as_ref().is_none_or(ZonesFold::is_empty)
     }
 
     /// The journal since the checkpoint, after all units.
@@ -56,6 +65,12 @@ impl Fold {
         self.whole.extend(records.iter().filter_map(whole));
         self.units.journal(records);
         self.records.journal(records);
+        self.zones.iter_mut().for_each(|zones| zones.journal(records));
+    }
+
+    /// The zones that the checkpoint kept.
+    pub fn zones(&self) -> Option<&ZonesFold> {
+        self.zones.as_ref()
     }
 
     /// Decides which batches are whole. Returns those that are not.
@@ -76,16 +91,18 @@ impl Fold {
         seen.into_keys().filter(|id| !whole.contains(id)).collect()
     }
 
-    /// Takes the maximum.
+    /// Takes the maximum. `first` are the first pages of all blocks, and `step` is that of the checkpoint.
     pub fn finish(
         self,
+        (first, step): (&[FirstPage], Seq),
         reader: &mut Reader,
         report: &mut RecoveryReport,
-    ) -> Result<(UnitsFound, RecordsFound), FtlError> {
+    ) -> Result<(UnitsFound, RecordsFound, Option<ZonesFound>), FtlError> {
         reader.wait();
         let units = self.units.finish(report);
         reader.wait();
-        Ok((units, self.records.finish(reader, report)?))
+        let zones = self.zones.map(|zones| zones.finish(first, step)).transpose()?;
+        Ok((units, self.records.finish(reader, report)?, zones))
     }
 }
 
@@ -114,7 +131,7 @@ mod tests {
             config: &CONFIG,
             geometry: &GEOMETRY,
         };
-        let mut fold = Fold::new(kept, Seq(0)).unwrap();
+        let mut fold = Fold::new(kept, None, Seq(0)).unwrap();
         assert!(fold.is_empty());
         for (place, (id, index)) in (0..).zip([(1, 0), (1, 1), (2, 1), (2, 1), (3, 0)]) {
             let mut spare = Spare::with_owner(Kind::Data, Seq(10), Lpn(place), Seq(9));
@@ -126,7 +143,7 @@ mod tests {
         let mut report = RecoveryReport::default();
         assert_eq!(fold.assert_batches(&mut report), BTreeSet::from([Seq(2)]));
         assert_eq!((report.batches_whole, report.batches_dropped), (2, 1));
-        fold.finish(&mut reader, &mut report).unwrap();
+        fold.finish((&[], Seq(0)), &mut reader, &mut report).unwrap();
         assert_eq!(report.assertions, 3, "two members of batch 1, and one of batch 3");
     }
 }

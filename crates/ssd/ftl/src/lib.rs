@@ -4,7 +4,7 @@
 //! journal (`metadata`). A checkpoint is a fold that need not be repeated. `control/erase.rs` is the one rule that
 //! keeps all of this valid. Everything else decides where the next page goes: `space`, `control/allocate.rs`, `control/collect`.
 //!
-//! The parts of a drive are `map`, `space`, `metadata`, `tenants/units` and `tenants/records`; `control` conducts them, and has a
+//! The parts of a drive are `map`, `space`, `metadata`, `tenants/units`, `tenants/records` and `zones`; `control` conducts them, and has a
 //! guide to what each of them does.
 //!
 //! Nothing here asks for the time: each operation takes the earliest time at which it may start and returns the time at
@@ -38,6 +38,7 @@ mod tenants;
 #[cfg(test)]
 mod test_support;
 mod types;
+mod zones;
 
 pub use control::{BlockState, FormatError, Ftl, GivenBack, PREFETCHED, Portion, Slack, Wear};
 pub use counters::{Counters, FlashUnits};
@@ -59,3 +60,4 @@ pub use space::{BlockUse, CheckpointInterval, FtlConfig, Layout, SpareBlocks, Vi
 pub use tenants::records::{Footprint, KeyValueError, KvRecord, NAMESPACES, NamespaceInfo, VALUE_BYTES};
 pub use tenants::units::ShareRefusal;
 pub use types::{FileEntry, FileId, Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
+pub use zones::{ZoneAction, ZoneCondition, ZoneId, ZoneRefusal, ZoneState, ZonesConfig};

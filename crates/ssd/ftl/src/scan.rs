@@ -15,6 +15,7 @@ use crate::tenants::records::RecordsFound;
 use crate::tenants::units::UnitsFound;
 use crate::tenants::{CheckpointReader, DataPlaces, Tenant};
 use crate::types::{SEQ_LIMIT, Seq};
+use crate::zones::{ZonesFold, ZonesFound};
 
 /// What the flash says.
 pub(crate) struct Found {
@@ -23,6 +24,7 @@ pub(crate) struct Found {
     pub facts: Facts,
     pub units: UnitsFound,
     pub records: RecordsFound,
+    pub zones: Option<ZonesFound>,
     pub batches_dropped: BTreeSet<Seq>,
     /// Blocks with marks that the checkpoint does not cover.
     pub marked: BTreeSet<BlockId>,
@@ -72,18 +74,33 @@ impl Scan {
         let journal = metadata.journal(&mut self.reader, &first, &checkpoint)?;
         self.report.journal_records = journal.records.len() as u64;
         self.reader.wait();
-        let marked = self.data(&first, step, &facts.open_blocks, &mut fold)?;
+        let mut open_blocks = facts.open_blocks.clone();
+        open_blocks.extend(fold.zones().into_iter().flat_map(ZonesFold::open_blocks));
+        let marked = self.data(&first, step, &open_blocks, &mut fold)?;
         let clean = facts.clean && journal.records.is_empty() && fold.is_empty();
         fold.journal(&journal.records);
         let batches_dropped = fold.assert_batches(&mut self.report);
-        let (units, records) = fold.finish(&mut self.reader, &mut self.report)?;
-        let uses = self.uses(&checkpoint.pages, &journal);
+        let (units, records, zones) = fold.finish((&first, step), &mut self.reader, &mut self.report)?;
+        let mut uses = self.uses(&checkpoint.pages, &journal);
+        uses.extend(zones.iter().flat_map(ZonesFound::blocks).map(|block| (block, BlockUse::Zone)));
         let data = DataPlaces { reader: &self.reader, no_data: no_data(&uses, &first) };
         units.check(&data)?;
         records.check(&data)?;
         let checkpoint_pages = checkpoint.pages;
         let nvm = metadata.found;
-        Ok(Found { step, clean, facts, units, records, batches_dropped, marked, uses, checkpoint_pages, nvm })
+        Ok(Found {
+            step,
+            clean,
+            facts,
+            units,
+            records,
+            zones,
+            batches_dropped,
+            marked,
+            uses,
+            checkpoint_pages,
+            nvm,
+        })
     }
 
     /// The contents of the checkpoint's bytes.
@@ -91,14 +108,16 @@ impl Scan {
         let (expected, step) = (self.reader.logical_units, found.step);
         let damaged = || FtlError::from(Damage::Checkpoint { step });
         let handles = self.config.placement.map_or(0, |placement| placement.handles);
-        let (facts, bytes, first_byte) = Facts::decode(&found.bytes, handles).ok_or_else(damaged)?;
+        let (facts, bytes, first_byte) =
+            Facts::decode(&found.bytes, handles, self.config.zones).ok_or_else(damaged)?;
         if facts.logical_units != expected {
             return Err(Damage::OtherCapacity { found: facts.logical_units, expected }.into());
         }
         let geometry = self.reader.nand.geometry();
         let mut kept =
             CheckpointReader { bytes, first_byte, checkpoint: &found.bytes, config: &self.config, geometry };
-        let fold = Fold::new(&mut kept, step).filter(|_| facts.seq < SEQ_LIMIT).ok_or_else(damaged)?;
+        let zones = self.config.zones.map(|config| ZonesFold::over(config, geometry, facts.zones.clone()));
+        let fold = Fold::new(&mut kept, zones, step).filter(|_| facts.seq < SEQ_LIMIT).ok_or_else(damaged)?;
         Ok((facts, fold))
     }
 

@@ -35,6 +35,8 @@ pub enum Kind {
     Checkpoint = 4,
     /// Records of key-value namespaces. The metadata say where each ends, and the records contain the assertions.
     KeyValue = 5,
+    /// A page of a zone; the metadata say which.
+    Zone = 6,
 }
 
 /// A unit's place in an atomic batch, or a page's in a checkpoint.
@@ -305,9 +307,8 @@ mod tests {
             Mark::Hint(sample_hint(Some(Lpn(12))), Lpn(99)),
             Mark::Hint(sample_hint(None), Lpn(98)),
         ];
-        for kind in
-            [Kind::Padding, Kind::Data, Kind::Transaction, Kind::Journal, Kind::Checkpoint, Kind::KeyValue]
-        {
+        use Kind::{Checkpoint, Data, Journal, KeyValue, Padding, Transaction, Zone};
+        for kind in [Padding, Data, Transaction, Journal, Checkpoint, KeyValue, Zone] {
             for mark in marks {
                 for owners in 0..=SPARE_OWNERS {
                     let mut spare = Spare::new(kind, Seq(0x1122_3344_5566_7788));

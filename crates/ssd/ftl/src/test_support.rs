@@ -31,4 +31,5 @@ pub const CONFIG: FtlConfig = FtlConfig {
     nvm_log_bytes: None,
     file_lists: None,
     placement: None,
+    zones: None,
 };

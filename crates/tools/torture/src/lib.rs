@@ -17,6 +17,7 @@ mod small_flash;
 pub mod sqlite;
 pub mod summary;
 mod weights;
+pub mod zones;
 
 pub use cases::Plan;
 pub use counts::DriveCounts;

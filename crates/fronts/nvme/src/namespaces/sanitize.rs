@@ -3,7 +3,7 @@
 //! The table says that it is under way before anything is done, so a power cut only interrupts it, and says that it is complete when it
 //! is. Meanwhile no command of a host reaches the drive. The namespaces stay, with their numbers and formats, and without contents.
 
-use tantalum::{Key, NamespaceId, UNIT_BYTES};
+use tantalum::{Key, NamespaceId, UNIT_BYTES, ZoneAction};
 use tantalum_drive::{Delivery, InReply, Output, Queue, Request};
 
 use super::changes::{Change, deallocate, purge};
@@ -100,6 +100,10 @@ impl Namespaces {
         deallocate(queue, 0, units)?;
         if queue.drive().lock().limits().files > 0 {
             queue.drive().perform(Request::ClearFileLists { file: None }, queue.answers().when(0))?;
+        }
+        if queue.drive().lock().zone_shape().is_some() {
+            let reset = Request::ZoneManage { zone: None, action: ZoneAction::Reset };
+            queue.drive().perform(reset, queue.answers().when(0))?;
         }
         queue.drive().perform(Request::Flush, queue.answers().when(0))?;
         let sectors = 0..u64::from(units) * (UNIT_BYTES / SECTOR_BYTES) as u64;

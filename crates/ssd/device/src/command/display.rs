@@ -64,6 +64,19 @@ impl fmt::Display for Command<'_> {
             Command::KvList { namespace, from: None, limit, .. } => {
                 write!(f, " {namespace}, at most {limit}")
             }
+            Command::ZoneRead { zone, offset, data } => {
+                write!(f, " {}..{} of zone {zone}", offset, *offset as usize + data.len() / UNIT_BYTES)
+            }
+            Command::ZoneWrite { zone, offset, data, fua } => {
+                let (end, fua) = (*offset as usize + data.len() / UNIT_BYTES, if *fua { " fua" } else { "" });
+                write!(f, " {offset}..{end} of zone {zone} = {}{fua}", stamp(data))
+            }
+            Command::ZoneAppend { zone, data, fua, .. } => {
+                let fua = if *fua { " fua" } else { "" };
+                write!(f, " {} units to zone {zone} = {}{fua}", data.len() / UNIT_BYTES, stamp(data))
+            }
+            Command::ZoneManage { zone: Some(zone), action } => write!(f, " {action} zone {zone}"),
+            Command::ZoneManage { zone: None, action } => write!(f, " {action} all zones"),
             Command::Flush | Command::Begin { .. } | Command::BeginLog { .. } | Command::ListFiles { .. } => {
                 Ok(())
             }

@@ -111,4 +111,8 @@ commands! {
     KvExists           Get      Reads     Record   None;
     KvDelete           Put      Changes   Record   None;
     KvList             Get      Reads     Nothing  None;
+    ZoneRead           Read     Reads     Range    None;
+    ZoneWrite          Write    Changes   Range    None;
+    ZoneAppend         Write    Changes   Range    None;
+    ZoneManage         Map      Changes   Nothing  None;
 }

@@ -13,6 +13,8 @@ pub(crate) enum Operands<'c> {
     Range { lpn: Lpn, units: u32 },
     /// As many units as there are bytes, placed with a handle.
     Units { lpn: Lpn, bytes: usize, handle: Option<Handle> },
+    /// As many units of a zone as there are bytes. Whether it has them depends on its state.
+    Zoned { bytes: usize },
     /// One unit.
     Unit { lpn: Lpn, bytes: usize },
     /// A page of a hinted log.
@@ -54,6 +56,10 @@ impl Command<'_> {
             Command::WriteAtomic { writes } | Command::WriteBatch { writes, .. } => {
                 Operands::Scattered(writes)
             }
+            Command::ZoneRead { ref data, .. } => Operands::Zoned { bytes: data.len() },
+            Command::ZoneWrite { data, .. } | Command::ZoneAppend { data, .. } => {
+                Operands::Zoned { bytes: data.len() }
+            }
             Command::Flush
             | Command::Begin { .. }
             | Command::Commit { .. }
@@ -68,7 +74,8 @@ impl Command<'_> {
             | Command::KvGet { .. }
             | Command::KvExists { .. }
             | Command::KvDelete { .. }
-            | Command::KvList { .. } => Operands::Nothing,
+            | Command::KvList { .. }
+            | Command::ZoneManage { .. } => Operands::Nothing,
         }
     }
 

@@ -54,7 +54,7 @@ pub struct Reply {
 pub enum Output {
     /// Nothing.
     Nothing,
-    /// The units of `Read` and `TxRead`, or the value of `KvGet`.
+    /// The units of `Read`, `ZoneRead` and `TxRead`, or the value of `KvGet`.
     Data(Vec<u8>),
     /// The unit of `ReadWithMetadata`, with its metadata.
     Unit(Vec<u8>, Metadata),
@@ -70,6 +70,8 @@ pub enum Output {
     Log(Generation),
     /// What `CreateNamespace` created.
     Namespace(NamespaceId),
+    /// Where `ZoneAppend` wrote.
+    Offset(u32),
 }
 
 impl Reply {
@@ -83,7 +85,8 @@ impl Reply {
             | Output::Files(_)
             | Output::Transaction(_)
             | Output::Log(_)
-            | Output::Namespace(_) => Vec::new(),
+            | Output::Namespace(_)
+            | Output::Offset(_) => Vec::new(),
         }
     }
 }
@@ -147,6 +150,20 @@ impl Request {
                 issue(Command::CreateNamespace { attributes, namespace: &mut namespace })?;
                 Output::Namespace(namespace)
             }
+            Request::ZoneRead { zone, offset, data: Units(units) } => {
+                let mut data = vec![0; units as usize * UNIT_BYTES];
+                issue(Command::ZoneRead { zone, offset, data: &mut data })?;
+                Output::Data(data)
+            }
+            Request::ZoneAppend { zone, data, fua, offset: InReply } => {
+                let mut offset = 0;
+                issue(Command::ZoneAppend { zone, data: &data, fua, offset: &mut offset })?;
+                Output::Offset(offset)
+            }
+            Request::ZoneWrite { zone, offset, data, fua } => {
+                issue(Command::ZoneWrite { zone, offset, data: &data, fua })?
+            }
+            Request::ZoneManage { zone, action } => issue(Command::ZoneManage { zone, action })?,
             Request::Write { lpn, data, fua, handle } => {
                 issue(Command::Write { lpn, data: &data, fua, handle })?
             }

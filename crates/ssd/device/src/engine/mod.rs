@@ -13,6 +13,7 @@ mod mapping;
 mod read;
 mod transaction;
 mod write;
+mod zones;
 
 use tantalum_ftl::{Ftl, FtlError, GivenBack, Handle, HostUnit, Lpn, PlacementEvent, Portion, Slack, TxId};
 use tantalum_nand::{LostProgram, Nand, Nanoseconds, Operation, Slot, UNIT_BYTES};
@@ -204,6 +205,18 @@ impl Engine {
             Command::KvList { namespace, from, ref mut keys, limit } => {
                 self.kv_list(namespace, from.as_ref(), keys, limit, port, at_ns)
             }
+            Command::ZoneRead { zone, offset, ref mut data } => {
+                self.zone_read(zone, offset, data, port, at_ns)
+            }
+            Command::ZoneWrite { zone, offset, data, fua } => {
+                self.zone_write(zone, Some(offset), (data, fua), port, at_ns).map(|(done_ns, _)| done_ns)
+            }
+            Command::ZoneAppend { zone, data, fua, ref mut offset } => {
+                let (done_ns, first) = self.zone_write(zone, None, (data, fua), port, at_ns)?;
+                **offset = first;
+                Ok(done_ns)
+            }
+            Command::ZoneManage { zone, action } => self.zone_manage(zone, action, at_ns),
         }
     }
 
@@ -319,7 +332,9 @@ impl Engine {
                 _ => None,
             };
             let mut cached = self.cache.drain();
-            cached.retain(|unit| !self.ftl.is_on_flash(unit.lpn, unit.version, page));
+            cached.retain(|unit| {
+                !self.ftl.is_on_flash(unit.lpn, unit.version, page) && !self.ftl.is_on_zone_page(unit, page)
+            });
             let lost = lost.into_iter().map(|program| without_cached(program, &cached)).collect();
             match self.ftl.dump(lost, cached.iter().copied(), cut_ns) {
                 // after the end of the drive's life no blocks are reserved for a dump, and nothing is acknowledged that

@@ -140,7 +140,7 @@ impl Engine {
     }
 
     /// Puts one unit into the cache, in the next buffer that already holds one, if any. Done when there is room for it.
-    fn write_cached(
+    pub(super) fn write_cached(
         &mut self,
         unit: HostData<'_>,
         fills: Option<&mut Fills>,
@@ -313,7 +313,11 @@ impl Engine {
     }
 
     /// Programs up to a page of units at once, or a write that is all or nothing, bypassing the cache.
-    fn write_through(&mut self, units: HostData<'_>, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+    pub(super) fn write_through(
+        &mut self,
+        units: HostData<'_>,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
         let bytes = units.data.len();
         debug_assert!(
             bytes <= self.units_per_page.max(self.atomic_write_units) * UNIT_BYTES,
@@ -382,6 +386,7 @@ impl Engine {
         let units_per_page = self.units_per_page;
         let mut page = std::mem::take(&mut self.page);
         self.cache.oldest(&mut page, units_per_page, self.group_units, handle);
+        let at_ns = self.may_program_ns(&page, at_ns);
         let written = self.ftl.write_whole(&mut page, at_ns).map_err(Status::from);
         match written {
             Ok(done_ns) => {

@@ -5,13 +5,16 @@ use tantalum_nand::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, MAX_UNITS, UNIT_BYTES, WO
 
 use super::cache::LEAST_DUMP_PAGES;
 use super::firmware::validate_times;
-use super::{CacheMode, FlashScheduling, LimitsProfile, Plp, Profile};
+use super::{CacheMode, FlashScheduling, LimitsProfile, Plp, Profile, ZonesProfile};
 
 /// The minimum capacity of a drive.
 const LEAST_CAPACITY_BYTES: u64 = 1 << 20;
 
 /// The largest write that a drive may promise to be all or nothing: 256 KiB.
 const MAX_ATOMIC_WRITE_UNITS: u32 = 64;
+
+/// More zones than a drive of the largest size has blocks would be refused anyway.
+const MAX_ZONES: u32 = 1 << 24;
 
 /// The most over-provisioning that makes sense: the host gets a fifth of the flash.
 const MAX_OVER_PROVISIONING_PERCENT: f64 = 400.0;
@@ -38,6 +41,7 @@ impl Profile {
         self.validate_power()?;
         self.validate_atomic_write()?;
         self.validate_fdp()?;
+        self.validate_zones()?;
         self.validate_nvm()?;
         self.firmware.validate()?;
         self.spu.validate()?;
@@ -75,6 +79,21 @@ impl Profile {
                 Err(invalid("fdp.handles", fdp.handles, format!("it must be 1 to {}", Handle::MOST)))
             }
             _ => Ok(()),
+        }
+    }
+
+    fn validate_zones(&self) -> Result<(), InvalidField> {
+        let Some(ZonesProfile { count, planes, max_open, max_active }) = self.zones else { return Ok(()) };
+        let all_planes = self.flash.channels * self.flash.dies_per_channel * self.flash.planes_per_die;
+        let limits = [
+            ("zones.count", count, MAX_ZONES),
+            ("zones.planes", planes, all_planes),
+            ("zones.max_active", max_active, count),
+            ("zones.max_open", max_open, max_active),
+        ];
+        match limits.into_iter().find(|(_, value, most)| !(1..=*most).contains(value)) {
+            Some((field, value, most)) => Err(invalid(field, value, format!("it must be 1 to {most}"))),
+            None => Ok(()),
         }
     }
 

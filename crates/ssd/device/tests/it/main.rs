@@ -34,3 +34,4 @@ mod small_drive;
 mod space;
 mod transactions;
 mod trim;
+mod zones;

@@ -8,6 +8,7 @@
 //! | [`MetadataLog`](crate::metadata::MetadataLog) | the journal, the last checkpoint, the capacitor's mirror | `append`, `flush`, `stands`, `checkpoint_is_due`, `system_blocks`, `load_checkpoint` |
 //! | [`Units`](crate::tenants::units::Units) | hinted logs, open transactions | `programmed`, `superseded`, `write_checkpoint`; [`MapStep`] has the steps of share, remap, trim and commit |
 //! | [`Records`](crate::tenants::records::Records) | namespaces, indexes, tombstones, records that wait | `name_programmed`, `read`, `add_waiting`, `pack`, `moved`, `load_indexes`, `write_checkpoint` |
+//! | [`Zones`](crate::zones::Zones) | zones: their states, blocks and write pointers | `check_write`, `after`, `set`, `give`, `page_programmed`, `reset`, `kept` |
 //! | `Collection` | victims, pages of units in transit | it lives as long as a collection (`collect`) |
 //!
 //! No part knows the others' state: it borrows what it needs for a call. What concerns several parts is conducted here, and three
@@ -37,6 +38,7 @@ mod recovery;
 mod room;
 #[cfg(test)]
 mod tests;
+mod zones;
 
 use std::ops::{Deref, DerefMut};
 

@@ -25,6 +25,7 @@ use crate::spare::{Kind, Spare};
 use crate::tenants::records::{KeyValueError, KvRecord, Plan, ProgrammedUnits, Records, waiting_log_units};
 use crate::tenants::units::{MapStep, OWNER_BYTES, ShareRefusal, Units, check_share};
 use crate::types::{Lpn, Numbers, Seq, ShareRange, TxId};
+use crate::zones::Zones;
 
 /// See the head of `control`.
 #[derive(Debug)]
@@ -50,6 +51,8 @@ pub struct Parts {
     pub(super) counters: Counters,
     /// What is counted and told of each handle, on a drive with placement.
     pub(super) placement: Option<Placement>,
+    /// Blocks that the host fills in order, on a drive with zones.
+    pub(super) zones: Option<Zones>,
     pub(super) scratch: Scratch,
 }
 
@@ -82,6 +85,7 @@ impl Parts {
             is_stopped: false,
             counters: Counters::default(),
             placement: config.placement.map(Placement::new),
+            zones: config.zones.map(|zones| Zones::new(zones, &geometry, config.logical_units)),
             scratch: Scratch::default(),
         }
     }
@@ -105,6 +109,7 @@ impl Parts {
             is_stopped: self.is_stopped,
             counters: self.counters,
             placement: self.placement.clone(),
+            zones: self.zones.clone(),
             scratch: Scratch::default(),
         })
     }
@@ -176,9 +181,15 @@ impl Parts {
         self.space.ready_ns(self.system_blocks(0), &self.nand)
     }
 
+    /// The same with those that zones may still take: nothing else may take these.
+    #[inline]
+    pub(super) fn kept_blocks(&self, owners: usize) -> u32 {
+        self.system_blocks(owners) + guard!(ZoneBlocksForgotten, self.zone_reserve())
+    }
+
     /// Free blocks beyond those.
     pub(super) fn spare_blocks(&self) -> u32 {
-        self.space.free_blocks().saturating_sub(self.system_blocks(0))
+        self.space.free_blocks().saturating_sub(self.kept_blocks(0))
     }
 
     /// Whether the next checkpoint has a place in memory, with this many more owners and entries of indexes. On flash it

@@ -20,6 +20,7 @@ impl Ftl {
     /// # Errors
     /// [`FtlError::CapacityExceeded`] if there is no room for what must be moved.
     pub fn purge(&mut self, at_ns: Nanoseconds) -> Result<(Nanoseconds, u32), FtlError> {
+        self.tidy_zones(at_ns)?;
         // tombstones are in use until then, and have keys; and the one before knew what was deleted since
         self.take_checkpoint(at_ns, false)?;
         for handle in (0..self.config.handles() as u8).map(Handle) {

@@ -47,7 +47,7 @@ pub struct Wear {
 pub struct BlockState {
     /// What it is used for.
     pub block_use: BlockUse,
-    /// Its units that are in use.
+    /// Its units that are in use; of a zone's block, those that have been programmed.
     pub valid_units: u32,
     /// How often it was erased.
     pub erases: u32,
@@ -148,9 +148,13 @@ impl Parts {
     pub fn block_states(&self, first: BlockId, states: &mut [BlockState]) -> usize {
         let blocks = (first.0..self.geometry.blocks()).map(BlockId);
         let count = states.iter_mut().zip(blocks).map(|(state, block)| {
+            let block_use = self.space.block_use(block);
             *state = BlockState {
-                block_use: self.space.block_use(block),
-                valid_units: self.map.valid(block),
+                block_use,
+                valid_units: match block_use {
+                    BlockUse::Zone => self.nand.next_page(block) * self.geometry.units_per_page(),
+                    _ => self.map.valid(block),
+                },
                 erases: self.nand.erase_count(block),
             };
         });
@@ -356,7 +360,8 @@ impl Parts {
         match Tenant::of(spare.kind) {
             Some(Tenant::Units) => Units::is_saved(&spare),
             Some(Tenant::Records) => self.records.is_saved(&spare),
-            None => false,
+            // a zone's page is acknowledged when it is on flash
+            Some(Tenant::Zones) | None => false,
         }
     }
 
@@ -436,6 +441,7 @@ impl Parts {
         let mut audit = Audit::default();
         self.map.audit(&self.nand, &mut audit);
         self.space.audit(&self.map, &self.nand, &mut audit);
+        self.audit_zones(&mut audit);
         self.log.audit(&self.space, &mut audit);
         self.units.audit(&self.map, &self.geometry, &mut audit);
         self.records.audit(&self.map, &self.log, &self.nand, &mut audit);

@@ -28,6 +28,7 @@ use crate::scan::{Found, Scan};
 use crate::space::{BlockUse, FtlConfig, Layout, Marked, Space, bad_blocks};
 use crate::tenants::filled_bytes;
 use crate::types::{SEQ_LIMIT, Seq};
+use crate::zones::ZonesFound;
 
 /// Gap left after the numbers found on flash: far more than a drive issues from DRAM alone.
 const DRAWN_UNSEEN: u64 = 1 << 32;
@@ -124,6 +125,8 @@ impl Ftl {
         *records = found.records.restore(map, space, config, found.clean)?;
         space.found(found.uses, found.facts.exhausted, map);
         space.find_partial(nand, found.clean.then_some(&found.facts.open_blocks));
+        self.restore_zones(found.zones)?;
+        let Parts { space, .. } = &mut self.allocator.parts;
         let checkpoint: Vec<BlockId> = space.blocks_with(BlockUse::Checkpoint).collect();
         let journal = space.blocks_with(BlockUse::Journal).collect();
         report.clean = found.clean;
@@ -144,6 +147,14 @@ impl Ftl {
         let Parts { records, counters, .. } = &mut self.allocator.parts;
         records.fit_recovered(counters);
         self.unless_at_its_end(ready).map(|()| report)
+    }
+
+    /// The zones go on where they were found to end.
+    fn restore_zones(&mut self, found: Option<ZonesFound>) -> Result<(), FtlError> {
+        let (Some(found), Some(mut zones)) = (found, self.zones.clone()) else { return Ok(()) };
+        found.restore(&mut zones, |place, told| self.found_tail(place, told))?;
+        self.zones = Some(zones);
+        Ok(())
     }
 
     /// From now on the image mirrors what a capacitor protects.

@@ -6,6 +6,7 @@ use tantalum_nand::{BlockId, Nanoseconds, PageId, Slot, UNIT_BYTES};
 
 use super::Ftl;
 use super::parts::Parts;
+use super::zones::units_for_checkpoints;
 use crate::error::FtlError;
 use crate::key::NamespaceId;
 use crate::map::UNIT_WEIGHT;
@@ -14,6 +15,7 @@ use crate::page_image::PageImage;
 use crate::reservation::{Need, Pages, Reservation, finds_no_room};
 use crate::space::{BlockUse, Marked, Target};
 use crate::types::Seq;
+use crate::zones::Zones;
 
 impl Ftl {
     // -- for a step ---------------------------------------------------------------------------------------------
@@ -44,7 +46,7 @@ impl Ftl {
         if owners == 0 {
             return Ok(());
         }
-        self.collect_until(|parts| parts.space.free_blocks() >= parts.system_blocks(owners), at_ns)
+        self.collect_until(|parts| parts.space.free_blocks() >= parts.kept_blocks(owners), at_ns)
     }
 
     /// This many records can be appended and made durable without another block.
@@ -154,7 +156,7 @@ impl Ftl {
     }
 
     /// Collects, whatever the reserve says, until there is enough room.
-    fn collect_until(
+    pub(super) fn collect_until(
         &mut self,
         is_enough: impl Fn(&Parts) -> bool,
         at_ns: Nanoseconds,
@@ -316,8 +318,9 @@ impl Ftl {
 
     /// Whether a checkpoint is due.
     pub(super) fn checkpoint_is_due(&mut self) -> bool {
-        let Parts { log, nand, space, config, counters, units, records, map, .. } = &mut self.allocator.parts;
-        let host_units = counters.flash_units.host + counters.flash_units.key_value;
+        let Parts { log, nand, space, config, counters, units, records, map, zones, .. } =
+            &mut self.allocator.parts;
+        let host_units = || units_for_checkpoints(counters, zones.as_ref());
         let kept = || KeptBytes { units: units.kept_bytes(map), records: records.kept_bytes(0) };
         log.checkpoint_is_due(nand, space, config, host_units, kept)
     }
@@ -375,8 +378,9 @@ impl Ftl {
         clean: bool,
         at_ns: Nanoseconds,
     ) -> Result<(CheckpointBytes, Nanoseconds), FtlError> {
-        let Parts { config, numbers, space, log, counters, units, records, map, nand, placement, .. } =
-            &mut self.allocator.parts;
+        let Parts {
+            config, numbers, space, log, counters, units, records, map, nand, placement, zones, ..
+        } = &mut self.allocator.parts;
         let facts = Facts {
             logical_units: config.logical_units,
             clean,
@@ -385,6 +389,7 @@ impl Ftl {
             counters: *counters,
             open_blocks: space.open_blocks(),
             handles: placement.as_ref().map_or_else(Vec::new, |placement| placement.counters().to_vec()),
+            zones: zones.as_ref().map_or_else(Vec::new, Zones::kept),
         };
         let mut bytes = CheckpointBytes::new(log.is_in_memory());
         facts.encode(&mut bytes);
@@ -487,7 +492,7 @@ impl Ftl {
         blocks: Vec<BlockId>,
         pages: Vec<PageId>,
     ) {
-        let host_units = self.counters.flash_units.host + self.counters.flash_units.key_value;
+        let host_units = units_for_checkpoints(&self.counters, self.zones.as_ref());
         for block in self.log.stands((step, done_ns), blocks, pages, host_units) {
             self.release_block(block);
         }

@@ -1,5 +1,5 @@
 //! The bytes of a checkpoint: a head, [`Facts`], the blocks that were open, the counters of the handles if the drive has placement,
-//! and each tenant's contents, in the order of the list of tenants. All numbers are little-endian.
+//! the zones if it has some, and each tenant's contents, in the order of the list of tenants. All numbers are little-endian.
 
 use tantalum_nand::{BlockId, checksum_of};
 use zerocopy::little_endian::U64;
@@ -9,6 +9,7 @@ use super::checkpoint_bytes::{CheckpointBytes, HEAD_BYTES, Head, MAGIC};
 use crate::counters::{Counters, StoredCounters};
 use crate::placement::HandleCounters;
 use crate::types::Seq;
+use crate::zones::{KeptZone, ZonesConfig, decode_zones};
 
 /// The checkpoint's facts about the drive as a whole.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -27,6 +28,8 @@ pub(crate) struct Facts {
     pub open_blocks: Vec<BlockId>,
     /// What was counted for each handle; none without placement.
     pub handles: Vec<HandleCounters>,
+    /// What is kept of each zone; none on a drive without zones.
+    pub zones: Vec<KeptZone>,
 }
 
 /// [`Facts`], without the list.
@@ -53,11 +56,12 @@ impl Facts {
         out.extend(stored.as_bytes());
         put_list(out, &self.open_blocks, |block| wide(block.0));
         self.handles.iter().for_each(|handle| out.extend(handle.stored().as_bytes()));
+        self.zones.iter().for_each(|zone| zone.encode(out));
     }
 
-    /// Reads the bytes of a checkpoint of a drive with this many handles, 0 without placement. Returns the facts, and the position of the tenants' contents. None if they are
+    /// Reads the bytes of a checkpoint of a drive with this many handles, 0 without placement, and with these zones. Returns the facts, and the position of the tenants' contents. None if they are
     /// damaged or of another version.
-    pub fn decode(bytes: &[u8], handles: u32) -> Option<(Facts, &[u8], u64)> {
+    pub fn decode(bytes: &[u8], handles: u32, zones: Option<ZonesConfig>) -> Option<(Facts, &[u8], u64)> {
         let (head, rest) = Head::ref_from_prefix(bytes).ok()?;
         let body = rest.get(..usize::try_from(head.bytes.get()).ok()?)?;
         if head.magic != MAGIC || u64::from(checksum_of(body)) != head.checksum.get() {
@@ -75,6 +79,7 @@ impl Facts {
             handles: (0..handles)
                 .map(|_| take(&mut rest).map(HandleCounters::of_stored))
                 .collect::<Option<_>>()?,
+            zones: decode_zones(&mut rest, zones)?,
         };
         Some((facts, rest, (HEAD_BYTES + body.len() - rest.len()) as u64))
     }
@@ -131,6 +136,8 @@ mod tests {
 
     const HANDLES: u32 = 2;
 
+    const ZONES: Option<ZonesConfig> = Some(ZonesConfig { count: 2, planes: 3, max_open: 1, max_active: 1 });
+
     fn sample() -> (Facts, Vec<u8>) {
         let facts = Facts {
             logical_units: 5000,
@@ -140,6 +147,16 @@ mod tests {
             exhausted: true,
             open_blocks: vec![BlockId(1), BlockId(5)],
             handles: vec![HandleCounters { flash_copies: 7, ..HandleCounters::default() }; HANDLES as usize],
+            zones: vec![
+                KeptZone { columns: vec![None; 3], ..KeptZone::default() },
+                KeptZone {
+                    generation: Seq(1 << 33),
+                    pages: 7,
+                    tail: 1,
+                    finished: true,
+                    columns: vec![Some(BlockId(9)), None, Some(BlockId(0))],
+                },
+            ],
         };
         let mut bytes = CheckpointBytes::new(true);
         facts.encode(&mut bytes);
@@ -152,11 +169,11 @@ mod tests {
         let (facts, mut bytes) = sample();
         let first_byte = (bytes.len() - 17) as u64;
         assert_eq!(
-            Facts::decode(&bytes, HANDLES),
+            Facts::decode(&bytes, HANDLES, ZONES),
             Some((facts.clone(), &b"what tenants keep"[..], first_byte))
         );
         bytes.resize(bytes.len().next_multiple_of(4096), 0);
-        let (found, rest, _) = Facts::decode(&bytes, HANDLES).expect("pages are padded with zeros");
+        let (found, rest, _) = Facts::decode(&bytes, HANDLES, ZONES).expect("pages are padded with zeros");
         assert_eq!((found, rest), (facts, &b"what tenants keep"[..]));
     }
 
@@ -164,12 +181,12 @@ mod tests {
     fn damage_is_noticed() {
         let (_, bytes) = sample();
         for length in [0, 8, 23, 24, bytes.len() / 2, bytes.len() - 1] {
-            assert_eq!(Facts::decode(&bytes[..length], HANDLES), None, "cut to {length} bytes");
+            assert_eq!(Facts::decode(&bytes[..length], HANDLES, ZONES), None, "cut to {length} bytes");
         }
         for at in (0..bytes.len()).step_by(7) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
-            assert_eq!(Facts::decode(&damaged, HANDLES), None, "bit flipped in byte {at}");
+            assert_eq!(Facts::decode(&damaged, HANDLES, ZONES), None, "bit flipped in byte {at}");
         }
     }
 }

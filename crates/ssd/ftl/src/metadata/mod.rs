@@ -493,7 +493,7 @@ impl MetadataLog {
         nand: &Nand,
         space: &Space,
         config: &FtlConfig,
-        host_units: u64,
+        host_units: impl FnOnce() -> u64,
         kept: impl FnOnce() -> KeptBytes,
     ) -> bool {
         let (operations, has_loss) = (nand.operations(), space.has_loss_since(self.checkpoint.step));
@@ -504,7 +504,7 @@ impl MetadataLog {
         let interval_is_over = match config.checkpoint_interval {
             CheckpointInterval::Pages(pages) => self.checkpoint.pages_since >= pages,
             CheckpointInterval::HostUnitsForEachUnit(ratio) => {
-                let written = host_units - self.checkpoint.host_units;
+                let written = host_units() - self.checkpoint.host_units;
                 written >= ratio.saturating_mul(self.checkpoint_units(kept))
             }
         };

@@ -6,6 +6,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use crate::key::{NamespaceAttributes, NamespaceId};
 use crate::types::{Generation, Lpn, SEQ_LIMIT, Seq};
+use crate::zones::ZoneId;
 
 /// One record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,6 +102,22 @@ pub enum Record {
         /// When.
         step: Seq,
     },
+    /// A zone was reset, and has this generation from now on.
+    ZoneReset {
+        /// The zone.
+        zone: ZoneId,
+        /// When.
+        step: Seq,
+    },
+    /// A zone of a generation takes no more data.
+    ZoneFinished {
+        /// The zone.
+        zone: ZoneId,
+        /// The step of the reset before.
+        generation: Seq,
+        /// When.
+        step: Seq,
+    },
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -162,6 +179,7 @@ number! {
     Lpn, U32, |lpn: Lpn| lpn.0, Lpn;
     Ppn, U32, |ppn: Ppn| ppn.0, Ppn;
     NamespaceId, U32, |id: NamespaceId| id.0, NamespaceId;
+    ZoneId, U32, |zone: ZoneId| zone.0, ZoneId;
     Seq, U64, |seq: Seq| seq.0, Seq;
     Generation, U64, |generation: Generation| generation.0, Generation;
 }
@@ -215,6 +233,8 @@ stored! {
     9 = ClaimEnded { home: (a), version: (c), step: (d) }
     10 = PowerOn { step: (d) }
     11 = ClaimEndedInGroup { home: (a), version: (c), group: (d) }
+    12 = ZoneReset { zone: (a), step: (d) }
+    13 = ZoneFinished { zone: (a), generation: (c), step: (d) }
 }
 
 impl Record {
@@ -225,6 +245,7 @@ impl Record {
             | Record::ClaimEnded { .. }
             | Record::NamespaceMade { .. }
             | Record::NamespaceDeleted { .. }
+            | Record::ZoneReset { .. }
             | Record::PowerOn { .. } => 0,
             // Garbage collection may have issued the program, so waiting for the host's programs is not enough.
             Record::Map { ppn, .. } | Record::MapInGroup { ppn, .. } => {
@@ -257,6 +278,7 @@ impl Record {
                 namespace.0 > 0 && attributes.is_possible(logical_units, geometry)
             }
             Record::NamespaceDeleted { namespace, .. } => namespace.0 > 0,
+            Record::ZoneReset { zone, .. } | Record::ZoneFinished { zone, .. } => zone.0 < geometry.blocks(),
         };
         named && self.newest_seq() < SEQ_LIMIT
     }
@@ -284,7 +306,9 @@ impl Record {
             Record::GroupWhole { group } => group,
             Record::NamespaceMade { step, .. }
             | Record::NamespaceDeleted { step, .. }
+            | Record::ZoneReset { step, .. }
             | Record::PowerOn { step } => step,
+            Record::ZoneFinished { generation, step, .. } => generation.max(step),
         }
     }
 }
@@ -350,6 +374,8 @@ mod tests {
             Record::ClaimEnded { home: lpn, version: seq, step: Seq(12) },
             Record::PowerOn { step: seq },
             Record::ClaimEndedInGroup { home: lpn, version: seq, group: Seq(13) },
+            Record::ZoneReset { zone: ZoneId(14), step: seq },
+            Record::ZoneFinished { zone: ZoneId(15), generation: Seq(16), step: seq },
         ]
     }
 

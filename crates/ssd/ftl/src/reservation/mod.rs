@@ -16,12 +16,13 @@
 //! | commit | | one for each page, one for each claim that ends | one for each page |
 //! | units that replace claiming pages in DRAM | | one for each such page | |
 //! | making, deleting a namespace; the first number after power-on | | one | |
+//! | resetting, finishing zones | | one for each zone | |
 //! | a page that garbage collection moves | one, of its stream | owners that no spare area has room for | |
 //! | an erase | | what only the block's spare areas prove | |
 //!
 //! *Pages* come with their blocks, *records* are of the journal, and *owners* are those of shared units whose versions no spare
 //! area has: they take room in the next checkpoint. A checkpoint has blocks of its own, which are never given to anything else
-//! (`Parts::system_blocks`). The last two rows are the `Allocator`'s: it may erase, and collects nothing.
+//! (`Parts::system_blocks`), and so do zones (`Zones::reserved_blocks`). The last two rows are the `Allocator`'s: it may erase, and collects nothing.
 //!
 //! Capacity is admitted when a command arrives, which may be long before its units leave the cache (`Ftl::admit`). A drive lays
 //! its flash out for its logical capacity, so block units alone always find room. Records share that capacity. Mapped logical
@@ -65,6 +66,8 @@ pub enum Purpose {
     ReplacedInDram,
     /// Making or deleting a namespace.
     Namespace,
+    /// Resetting or finishing zones.
+    Zones,
     /// The first number after power-on.
     PowerOn,
     /// A page that garbage collection moves.
@@ -76,7 +79,7 @@ pub enum Purpose {
 #[cfg(feature = "canaries")]
 impl Purpose {
     /// All of them.
-    pub const ALL: [Purpose; 13] = [
+    pub const ALL: [Purpose; 14] = [
         Purpose::Units,
         Purpose::Transactions,
         Purpose::Batch,
@@ -87,6 +90,7 @@ impl Purpose {
         Purpose::Commit,
         Purpose::ReplacedInDram,
         Purpose::Namespace,
+        Purpose::Zones,
         Purpose::PowerOn,
         Purpose::Copies,
         Purpose::Memberships,
@@ -171,6 +175,11 @@ impl<'a> Need<'a> {
     /// Units that replace this many claiming pages in DRAM.
     pub fn ends_of_claims(claims: usize) -> Need<'a> {
         Need::of(Purpose::ReplacedInDram, Pages::None, claims, 0)
+    }
+
+    /// Resets or finishes of this many zones.
+    pub fn zones(zones: usize) -> Need<'a> {
+        Need::of(Purpose::Zones, Pages::None, zones, 0)
     }
 
     /// A single record.

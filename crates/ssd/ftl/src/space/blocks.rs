@@ -26,6 +26,8 @@ pub enum BlockUse {
     Checkpoint,
     /// Kept erased for the capacitor's dump.
     Dump,
+    /// A zone's.
+    Zone,
     /// Retired.
     Bad,
 }

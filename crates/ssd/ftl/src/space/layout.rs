@@ -11,6 +11,7 @@ use crate::error::LayoutError;
 use crate::file_lists::ListsPlan;
 use crate::map::OPEN_LOGS;
 use crate::placement::{Handle, Isolation, PlacementConfig, STORED_HANDLE_BYTES};
+use crate::zones::{ZONE_BYTES, ZonesConfig};
 
 /// When a checkpoint is due, given what recovery would have to read since the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +45,7 @@ pub enum VictimPolicy {
 /// The configuration of a drive's FTL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FtlConfig {
-    /// Logical capacity in units.
+    /// Logical capacity in units, with those for the tails of zones at the end.
     pub logical_units: u32,
     /// How victims are chosen.
     pub victim_policy: VictimPolicy,
@@ -69,6 +70,8 @@ pub struct FtlConfig {
     pub index_dram_bytes: Option<u64>,
     /// The handles with which the host places data; `None` for a drive without placement.
     pub placement: Option<PlacementConfig>,
+    /// The zones; `None` for a drive without.
+    pub zones: Option<ZonesConfig>,
 }
 
 impl FtlConfig {
@@ -81,6 +84,11 @@ impl FtlConfig {
     /// Handles, and so streams of the host: one without placement.
     pub fn handles(&self) -> u32 {
         self.placement.map_or(1, |placement| placement.handles)
+    }
+
+    /// Blocks kept for zones.
+    pub fn zone_blocks(&self) -> u32 {
+        self.zones.map_or(0, |zones| zones.planned_blocks())
     }
 
     /// Whether copies of different handles are kept apart as well.
@@ -188,7 +196,8 @@ impl Layout {
         let extra_owners_limit = (logical / 8).clamp(256, if on_flash { u32::MAX } else { NVM_OWNERS });
         let hints_limit = (logical / 32).clamp(256, if on_flash { 1 << 20 } else { NVM_HINTS });
         let checkpoint_bytes = checkpoint_bytes(geometry, logical, extra_owners_limit, hints_limit)
-            + placement_bytes(geometry, config);
+            + placement_bytes(geometry, config)
+            + zone_bytes(config);
         let checkpoint_blocks = if on_flash { checkpoint_bytes.div_ceil(block_bytes) as u32 } else { 0 };
         let journal_reserve = if on_flash { JOURNAL_RESERVE_BLOCKS } else { 0 };
         // one more for the journal page and for partly filled pages; blocks of their own for units that are kept apart
@@ -199,11 +208,12 @@ impl Layout {
         };
         let logical_blocks = logical.div_ceil(units_per_block);
         let fixed = 2 * checkpoint_blocks + journal_reserve + dump_blocks;
+        let zone_blocks = config.zone_blocks();
         // the minimum: one open block for each stream, a victim, and some slack in which garbage can accumulate
         let slack = (logical_blocks / 50).max(2);
         let more = config.handles() - 1;
         let least = fixed + slack + 5 + more * handle_blocks(config);
-        let spare = good_blocks.saturating_sub(logical_blocks);
+        let spare = good_blocks.saturating_sub(logical_blocks + zone_blocks);
         let handle_slack = if config.isolates() { more * HANDLE_SLACK } else { 0 };
         let for_streams = spare.saturating_sub(fixed + slack + 3 + handle_slack);
         // open blocks and the reserve take half of it
@@ -211,7 +221,7 @@ impl Layout {
         let width = (for_streams / widths).clamp(1, geometry.planes());
         let journal_blocks = (8 * checkpoint_blocks).min(spare / 12).max(journal_reserve);
         Layout {
-            least_blocks: logical_blocks + least,
+            least_blocks: logical_blocks + zone_blocks + least,
             checkpoint_bytes,
             checkpoint_blocks,
             journal_blocks,
@@ -245,6 +255,12 @@ fn handle_blocks(config: &FtlConfig) -> u32 {
 fn placement_bytes(geometry: &Geometry, config: &FtlConfig) -> u64 {
     let open_blocks = 2 * u64::from(geometry.planes()) * size_of::<u64>() as u64;
     config.placement.map_or(0, |placement| u64::from(placement.handles) * (STORED_HANDLE_BYTES + open_blocks))
+}
+
+/// The bytes of a checkpoint that zones take.
+fn zone_bytes(config: &FtlConfig) -> u64 {
+    let (zone, column) = ZONE_BYTES;
+    config.zones.map_or(0, |zones| u64::from(zones.count) * zone + u64::from(zones.blocks()) * column)
 }
 
 fn block_bytes(geometry: &Geometry) -> u64 {

@@ -179,6 +179,33 @@ impl Space {
             .min_by_key(|plane| (nand.plane_idle_ns(*plane).max(at_ns), Reverse(self.blocks.free_in(*plane))))
     }
 
+    /// The plane on which a zone takes its next block: of those with a free one, the one where it has the fewest, and among these the
+    /// one that is idle first, with the most free blocks.
+    pub fn zone_plane(
+        &self,
+        taken: impl Iterator<Item = BlockId>,
+        nand: &Nand,
+        at_ns: Nanoseconds,
+    ) -> Option<PlaneId> {
+        let mut has = vec![0; self.geometry.planes() as usize];
+        taken.for_each(|block| has[self.geometry.plane_of(block).index()] += 1);
+        let planes = (0..self.geometry.planes()).map(PlaneId);
+        planes.filter(|plane| self.blocks.free_in(*plane) > 0).min_by_key(|plane| {
+            let idle_ns = nand.plane_idle_ns(*plane).max(at_ns);
+            (
+                has[plane.index()],
+                !self.blocks.has_ready(*plane, nand),
+                idle_ns,
+                Reverse(self.blocks.free_in(*plane)),
+            )
+        })
+    }
+
+    /// A page was programmed into a block of a zone.
+    pub fn zone_programmed(&mut self, block: BlockId, summary: PageSummary) {
+        self.blocks.programmed(block, summary);
+    }
+
     /// Whether a block is known to be erased.
     pub fn is_erased(&self, block: BlockId) -> bool {
         self.blocks.is_erased(block)

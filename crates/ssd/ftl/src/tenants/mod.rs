@@ -1,6 +1,7 @@
 //! What shares the flash: units of the block namespace, and records of key-value namespaces. They share the drive's log, its
 //! map of places, its checkpoints and its capacity. Each of the two is a part of its own, [`units::Units`] and
-//! [`records::Records`], with the fold that recovers it; this file has what both folds read.
+//! [`records::Records`], with the fold that recovers it; this file has what both folds read. Zones have blocks of their own and need no
+//! map ([`crate::zones`]).
 
 pub(crate) mod records;
 pub(crate) mod units;
@@ -22,6 +23,8 @@ pub(crate) enum Tenant {
     Units,
     /// Those of key-value namespaces.
     Records,
+    /// Those of zones.
+    Zones,
 }
 
 impl Tenant {
@@ -30,6 +33,7 @@ impl Tenant {
         match kind {
             Kind::Data | Kind::Transaction => Some(Tenant::Units),
             Kind::KeyValue => Some(Tenant::Records),
+            Kind::Zone => Some(Tenant::Zones),
             Kind::Padding | Kind::Journal | Kind::Checkpoint => None,
         }
     }
@@ -39,7 +43,7 @@ impl Tenant {
 pub(crate) fn filled_bytes(spare: &Spare) -> usize {
     match Tenant::of(spare.kind) {
         Some(Tenant::Records) => records::filled_bytes(spare),
-        Some(Tenant::Units) | None => UNIT_BYTES,
+        Some(Tenant::Units | Tenant::Zones) | None => UNIT_BYTES,
     }
 }
 
@@ -104,9 +108,10 @@ mod tests {
 
     /// A dump saves no pages of the metadata log: it has the records themselves.
     #[test]
-    fn units_and_records_have_one_tenant_each_and_the_metadata_log_has_none() {
-        let kinds = [Kind::Data, Kind::Transaction, Kind::KeyValue, Kind::Journal, Kind::Checkpoint];
+    fn units_records_and_zones_have_one_tenant_each_and_the_metadata_log_has_none() {
+        let kinds =
+            [Kind::Data, Kind::Transaction, Kind::KeyValue, Kind::Zone, Kind::Journal, Kind::Checkpoint];
         let (units, records) = (Some(Tenant::Units), Some(Tenant::Records));
-        assert_eq!(kinds.map(Tenant::of), [units, units, records, None, None]);
+        assert_eq!(kinds.map(Tenant::of), [units, units, records, Some(Tenant::Zones), None, None]);
     }
 }

@@ -307,6 +307,7 @@ impl DriveKind {
             firmware: FirmwareProfile::default(),
             spu: SpuProfile::default(),
             fdp: self.fdp(),
+            zones: None,
             power: PowerProfile { plp: self.plp, dump_bytes: u64::from(dump_units) * UNIT_BYTES as u64 },
             limits: LimitsProfile {
                 atomic_units: ATOMIC_UNITS,

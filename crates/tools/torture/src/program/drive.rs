@@ -35,6 +35,7 @@ pub(crate) fn profile(name: &str, page_bytes: u32, seed: u64) -> Profile {
         firmware: FirmwareProfile::default(),
         spu: SpuProfile::default(),
         fdp: None,
+        zones: None,
         power: PowerProfile { plp, dump_bytes },
         limits: LimitsProfile {
             atomic_units: 16,

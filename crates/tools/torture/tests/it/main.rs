@@ -4,4 +4,5 @@ mod crash_clients;
 mod crash_couch;
 mod crash_kv;
 mod crash_sqlite;
+mod crash_zones;
 mod power_loss;

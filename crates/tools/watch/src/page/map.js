@@ -87,7 +87,7 @@ const BlockMap = (() => {
     } else if (use === "f") {
       context.fillStyle = colours.free;
     } else {
-      context.fillStyle = use === "c" ? colours.valid[Math.round(63 * share)] : colours[use];
+      context.fillStyle = use === "c" || use === "z" ? colours.valid[Math.round(63 * share)] : colours[use];
     }
     context.fillRect(x, y, size, size);
     if (by === "valid" && use === "f" && size > 3) {

@@ -88,6 +88,7 @@ fn profile() -> Profile {
         firmware: FirmwareProfile::default(),
         spu: SpuProfile::default(),
         fdp: None,
+        zones: None,
         power: PowerProfile { plp: Plp::None, dump_bytes: 0 },
         limits: LimitsProfile {
             atomic_units: 16,

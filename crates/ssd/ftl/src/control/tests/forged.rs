@@ -247,7 +247,7 @@ fn facts_that_no_drive_can_have_written_are_known() {
 fn forge_facts(pages: &mut [Page], change: fn(&mut Facts)) {
     let parts = newest_checkpoint(pages);
     let bytes: Vec<u8> = parts.iter().flat_map(|page| pages[*page].data.clone()).collect();
-    let (mut facts, rest, _) = Facts::decode(&bytes, 0).unwrap();
+    let (mut facts, rest, _) = Facts::decode(&bytes, 0, None).unwrap();
     change(&mut facts);
     let mut forged = CheckpointBytes::new(true);
     facts.encode(&mut forged);

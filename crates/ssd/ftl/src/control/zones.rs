@@ -1,0 +1,477 @@
+//! Zones: programs, reads, resets and finishes them ([`crate::zones`] has what they are). A page of a zone changes nothing in the map, so it
+//! needs no record; its block comes from those that are kept for zones.
+
+use tantalum_canaries::guard;
+use tantalum_nand::{BlockId, NandError, Nanoseconds, PageId, PageState, Ppn, Source, UNIT_BYTES, UnitSpare};
+
+use super::Ftl;
+use super::allocate::Allocator;
+use super::parts::Parts;
+use crate::counters::Counters;
+use crate::error::{Damage, FtlError};
+use crate::findings::{Audit, Finding};
+use crate::host_unit::HostUnit;
+use crate::metadata::Record;
+use crate::reservation::{Need, finds_no_room};
+use crate::space::{BlockUse, Marked, PageSummary};
+use crate::spare::{self, Kind, Spare};
+use crate::types::{Lpn, Metadata, Seq};
+use crate::zones::{
+    ZoneAction, ZoneCondition, ZoneId, ZonePlace, ZoneRefusal, ZoneState, Zones, ZonesConfig,
+};
+
+/// A zone's page counts as so many of its units towards the next checkpoint: recovery reads one spare area for it, and a checkpoint
+/// has nothing more to keep because of it.
+const CHECKPOINT_SHARE: u64 = 16;
+
+/// The pages of a new block of a zone.
+enum Moved {
+    /// All of them are there.
+    All,
+    /// The block failed.
+    Failed,
+}
+
+impl Parts {
+    /// The zones, on a drive that has some.
+    fn zones_or_refuse(&self, zone: ZoneId) -> Result<&Zones, ZoneRefusal> {
+        self.zones.as_ref().ok_or(ZoneRefusal::NoSuchZone { zone, count: 0 })
+    }
+
+    fn zones(&self) -> &Zones {
+        self.zones.as_ref().expect("a zone was checked")
+    }
+
+    fn zones_mut(&mut self) -> &mut Zones {
+        self.zones.as_mut().expect("a zone was checked")
+    }
+
+    /// Number and limits of the zones; none on a drive without.
+    pub fn zones_config(&self) -> Option<&ZonesConfig> {
+        self.zones.as_ref().map(Zones::config)
+    }
+
+    /// The zones as they are now, in order; none on a drive without.
+    pub fn zone_states(&self) -> impl Iterator<Item = ZoneState> + '_ {
+        let read_only = self.is_read_only();
+        let zones = self.zones.iter().flat_map(|zones| zones.ids().map(|zone| zones.state(zone)));
+        zones.map(move |state| match read_only {
+            true => ZoneState { condition: ZoneCondition::ReadOnly, ..state },
+            false => state,
+        })
+    }
+
+    /// Blocks that zones may still take.
+    #[inline]
+    pub(super) fn zone_reserve(&self) -> u32 {
+        self.zones.as_ref().map_or(0, |zones| zones.reserved_blocks())
+    }
+
+    /// Checks a write of units, at the write pointer unless an offset is given, before anything is changed.
+    pub fn check_zone_write(&self, zone: ZoneId, offset: Option<u32>, units: u32) -> Result<(), ZoneRefusal> {
+        self.zones_or_refuse(zone)?.check_write(zone, offset, units)
+    }
+
+    /// Checks a read.
+    pub fn check_zone_read(&self, zone: ZoneId, offset: u32, units: u32) -> Result<(), ZoneRefusal> {
+        self.zones_or_refuse(zone)?.check_read(zone, offset, units)
+    }
+
+    /// The state in which an action leaves a zone.
+    pub fn check_zone_action(&self, zone: ZoneId, action: ZoneAction) -> Result<ZoneCondition, ZoneRefusal> {
+        self.zones_or_refuse(zone)?.after(zone, action)
+    }
+
+    /// A zone as it is now; it was checked.
+    pub fn zone_state(&self, zone: ZoneId) -> ZoneState {
+        self.zones().state(zone)
+    }
+
+    /// Opens or closes a zone; it was checked. Nothing of that outlives a power cycle.
+    pub fn set_zone(&mut self, zone: ZoneId, condition: ZoneCondition) {
+        self.zones_mut().set(zone, condition);
+    }
+
+    /// A zone is about to be written; it was checked.
+    pub fn open_zone_for_write(&mut self, zone: ZoneId) {
+        self.zones_mut().open_for_write(zone);
+    }
+
+    /// The next page of a zone, and how many of its units have been written.
+    pub fn next_zone_page(&self, zone: ZoneId) -> (u32, u32) {
+        self.zones().next_page(zone)
+    }
+
+    /// When all programs of a zone so far are done. Nothing of the zone is durable before.
+    pub fn zone_done_ns(&self, zone: ZoneId) -> Nanoseconds {
+        guard!(HoleBeforeZonePage, self.zones().done_ns(zone))
+    }
+
+    // -- tails --------------------------------------------------------------------------------------------------
+
+    /// The unit of the map for a unit of the page that is not full yet, and the metadata that it is written with.
+    pub fn zone_tail(&self, zone: ZoneId, unit: u32) -> (Lpn, Metadata) {
+        let zones = self.zones();
+        let (page, _) = zones.next_page(zone);
+        (Lpn(zones.tail_lpns(zone).start + unit), zones.place(zone, page).metadata())
+    }
+
+    /// Units were added to the page that is not full yet.
+    pub fn zone_tail_written(&mut self, zone: ZoneId, units: u32) {
+        self.zones_mut().tail_written(zone, units);
+    }
+
+    /// When units may be programmed: a tail takes the place of an older one, whose page must be on flash by then. 0 if none of them is
+    /// one.
+    #[inline]
+    pub fn zone_tails_ready_ns(&self, units: &[HostUnit]) -> Nanoseconds {
+        match &self.zones {
+            None => 0,
+            Some(zones) => Parts::tails_ready_ns(zones, units),
+        }
+    }
+
+    #[cold]
+    fn tails_ready_ns(zones: &Zones, units: &[HostUnit]) -> Nanoseconds {
+        let zones_of = units.iter().filter_map(|unit| zones.zone_of_tail(unit.lpn));
+        guard!(TailReplacedEarly, zones_of.map(|zone| zones.done_ns(zone)).max().unwrap_or(0))
+    }
+
+    /// Whether a tail that waits has just been programmed with its whole page, at which power failed.
+    pub fn is_on_zone_page(&self, unit: &HostUnit, page: Option<PageId>) -> bool {
+        let is_tail = self.zones.as_ref().is_some_and(|zones| zones.zone_of_tail(unit.lpn).is_some());
+        let spare =
+            |page| self.nand.spare(self.geometry.unit(page, 0)).ok().and_then(|bytes| Spare::decode(&bytes));
+        let is_its = |spare: Spare| spare.kind == Kind::Zone && spare.metadata == unit.metadata;
+        is_tail && page.and_then(spare).is_some_and(is_its)
+    }
+
+    // -- reads --------------------------------------------------------------------------------------------------
+
+    /// Reads a unit of one of a zone's whole pages; `None` if it is lost.
+    pub fn read_zone(
+        &mut self,
+        zone: ZoneId,
+        unit: u32,
+        data: &mut [u8],
+        at_ns: Nanoseconds,
+    ) -> Result<Option<Nanoseconds>, FtlError> {
+        let units = self.geometry.units_per_page();
+        let (page, index) = (unit / units, unit % units);
+        let (column, row) = self.zones().column_of(page);
+        let block = self.zones().block(zone, column).ok_or(Damage::Zone { zone, page })?;
+        let ppn = self.geometry.unit(self.geometry.page(block, row), index);
+        if let Ok(spare) = self.nand.spare(ppn)
+            && guard!(LostZonePageReadsZeros, ZonePlace::of(&spare::metadata(&spare)).is_lost)
+        {
+            return Ok(None);
+        }
+        self.reads().read(ppn, data, at_ns)
+    }
+
+    /// A page whose units come from these sources, programmed at a step. A unit that cannot be copied is lost, and its spare area says so.
+    fn zone_page(&self, place: ZonePlace, step: Seq, sources: &[Source]) -> (Vec<Source>, Vec<UnitSpare>) {
+        let is_lost = |source: &Source| {
+            let Source::Copy(ppn) = *source else { return false };
+            let spare = self.nand.spare(ppn).ok().and_then(|bytes| Spare::decode(&bytes));
+            spare.is_none_or(|spare| spare.kind == Kind::Zone && ZonePlace::of(&spare.metadata).is_lost)
+        };
+        let unit = |source: &Source| match is_lost(source) {
+            true => (Source::Padding, ZonePlace { is_lost: true, ..place }.spare(step).encode()),
+            false => (*source, place.spare(step).encode()),
+        };
+        sources.iter().map(unit).unzip()
+    }
+
+    // -- audit --------------------------------------------------------------------------------------------------
+
+    /// Blocks in use as a zone's, against those that zones have, and what their pages say against what they should.
+    pub(super) fn audit_zones(&self, audit: &mut Audit) {
+        let Some(zones) = &self.zones else { return };
+        let owned: Vec<BlockId> = zones.ids().flat_map(|zone| zones.blocks_of(zone)).collect();
+        audit.count(
+            "blocks of zones",
+            owned.len() as u64,
+            self.space.blocks_with(BlockUse::Zone).count() as u64,
+        );
+        for block in owned {
+            let block_use = self.space.block_use(block);
+            if block_use != BlockUse::Zone {
+                let against = "and it is a zone's";
+                audit.map_findings.push(Finding::BlockUse { block, block_use, against });
+            }
+        }
+        for zone in zones.ids() {
+            let (pages, _) = zones.next_page(zone);
+            let is_right = |page: &u32| {
+                let (column, row) = zones.column_of(*page);
+                let Some(block) = zones.block(zone, column) else { return false };
+                let place = self.geometry.page(block, row);
+                match self.nand.page_state(place) {
+                    PageState::Erased => false,
+                    PageState::Uncorrectable => true,
+                    PageState::Programmed => {
+                        self.nand.spare(self.geometry.unit(place, 0)).is_ok_and(|bytes| {
+                            let found = ZonePlace::of(&spare::metadata(&bytes));
+                            ZonePlace { is_lost: false, ..found } == zones.place(zone, *page)
+                        })
+                    }
+                }
+            };
+            audit.count("pages of a zone", u64::from(pages), (0..pages).filter(is_right).count() as u64);
+        }
+    }
+}
+
+impl Allocator {
+    /// Opens a block for a zone: if possible on a plane where it has none.
+    fn open_zone_block(&mut self, zone: ZoneId, at_ns: Nanoseconds) -> Result<BlockId, FtlError> {
+        loop {
+            if finds_no_room(&mut self.nand) || self.space.free_blocks() <= self.system_blocks(0) {
+                return Err(FtlError::CapacityExceeded);
+            }
+            let Parts { space, zones, nand, .. } = &self.parts;
+            let taken = zones.as_ref().into_iter().flat_map(|zones| zones.blocks_of(zone));
+            let plane = space.zone_plane(taken, nand, at_ns).ok_or(FtlError::CapacityExceeded)?;
+            if let Some(block) = self.open_block(plane, BlockUse::Zone, Marked::Ranked, at_ns)? {
+                return Ok(block);
+            }
+        }
+    }
+
+    /// The block that takes the next page of a zone, at its place: the column's, or another one if that one cannot.
+    fn zone_block(&mut self, zone: ZoneId, at_ns: Nanoseconds) -> Result<PageId, FtlError> {
+        let zones = self.zones();
+        let (column, row) = zones.column_of(zones.next_page(zone).0);
+        let block = match zones.block(zone, column) {
+            Some(block) if self.takes_next(block, row) => block,
+            Some(block) => self.replace_zone_block(zone, column, block, at_ns)?,
+            None => {
+                let block = self.open_zone_block(zone, at_ns)?;
+                self.zones_mut().give(zone, column, block);
+                block
+            }
+        };
+        Ok(self.geometry.page(block, row))
+    }
+
+    /// Whether a page is the next one of a block that has not failed. After a power cut it may not be.
+    fn takes_next(&self, block: BlockId, row: u32) -> bool {
+        self.nand.next_page(block) == row && !self.space.failing().contains(&block)
+    }
+
+    /// Moves the pages of a column to another block, which has it from now on.
+    fn replace_zone_block(
+        &mut self,
+        zone: ZoneId,
+        column: usize,
+        from: BlockId,
+        at_ns: Nanoseconds,
+    ) -> Result<BlockId, FtlError> {
+        loop {
+            let to = self.open_zone_block(zone, at_ns)?;
+            match self.copy_zone_pages((zone, column), from, to, at_ns) {
+                Ok(Moved::All) => {
+                    let replaced = self.zones_mut().give(zone, column, to);
+                    debug_assert_eq!(replaced, Some(from), "another block of zone {zone} was replaced");
+                    self.release_block(from);
+                    return Ok(to);
+                }
+                Ok(Moved::Failed) => {
+                    self.space.program_failed(to);
+                    self.release_block(to);
+                }
+                Err(error) => {
+                    self.release_block(to);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn copy_zone_pages(
+        &mut self,
+        (zone, column): (ZoneId, usize),
+        from: BlockId,
+        to: BlockId,
+        at_ns: Nanoseconds,
+    ) -> Result<Moved, FtlError> {
+        let planes = self.zones().config().planes;
+        for row in 0..self.zones().pages_in(zone, column) {
+            let place = self.zones().place(zone, row * planes + column as u32);
+            if let Moved::Failed = self.copy_zone_page(place, (from, to), row, at_ns)? {
+                return Ok(Moved::Failed);
+            }
+        }
+        Ok(Moved::All)
+    }
+
+    /// Copies a page. One that cannot be read is lost, and its copy says so.
+    fn copy_zone_page(
+        &mut self,
+        place: ZonePlace,
+        (from, to): (BlockId, BlockId),
+        row: u32,
+        at_ns: Nanoseconds,
+    ) -> Result<Moved, FtlError> {
+        let units = self.geometry.units_per_page() as usize;
+        let (source, page) = (self.geometry.page(from, row), self.geometry.page(to, row));
+        let step = self.next_seq();
+        let read_ns = self.nand.charge_read(source, (units * UNIT_BYTES) as u32, at_ns);
+        let copies: Vec<Source> =
+            (0..units as u32).map(|unit| Source::Copy(self.geometry.unit(source, unit))).collect();
+        let (sources, spares) = self.zone_page(place, step, &copies);
+        match self.nand.program_in_background(page, &sources, &spares, read_ns) {
+            Ok(_) => {
+                self.space.zone_programmed(to, PageSummary { step, marked: false, plain: false });
+                self.log.data_programmed();
+                self.counters.flash_units.copyback += units as u64;
+                Ok(Moved::All)
+            }
+            Err(NandError::ProgramFailed { .. }) => {
+                self.counters.program_failures += 1;
+                Ok(Moved::Failed)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Ftl {
+    /// Programs the next page of a zone: its units come from buffers, or from where its tail is. The buffers still belong to the caller
+    /// if this fails, unless power was lost. Returns when the page is on flash; it is durable when [`Parts::zone_done_ns`] says so.
+    pub fn program_zone_page(
+        &mut self,
+        zone: ZoneId,
+        sources: &[Source],
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
+        let mut at_ns = at_ns;
+        for ppn in sources.iter().filter_map(copied_from) {
+            let page = self.geometry.page_of(ppn);
+            at_ns = at_ns.max(self.nand.charge_read(page, UNIT_BYTES as u32, at_ns));
+        }
+        loop {
+            self.make_zone_room(at_ns)?;
+            let page = self.allocator.zone_block(zone, at_ns)?;
+            let block = self.geometry.block_of(page);
+            let step = self.next_seq();
+            let zones = self.zones();
+            let place = zones.place(zone, zones.next_page(zone).0);
+            let (units, spares) = self.zone_page(place, step, sources);
+            match self.nand.program(page, &units, &spares, at_ns) {
+                Ok(done_ns) => {
+                    self.space.zone_programmed(block, PageSummary { step, marked: false, plain: false });
+                    self.log.data_programmed();
+                    self.counters.flash_units.host += sources.len() as u64;
+                    self.zones_mut().page_programmed(zone, done_ns);
+                    return Ok(done_ns);
+                }
+                Err(NandError::ProgramFailed { .. }) => {
+                    self.counters.program_failures += 1;
+                    self.space.program_failed(block);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Zones find the blocks that are kept for them, if that is possible: recovery, and whoever may use a reserve, may have taken some.
+    fn make_zone_room(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let has_room = |parts: &Parts| parts.space.free_blocks() >= parts.kept_blocks(0);
+        if has_room(&self.parts) {
+            return Ok(());
+        }
+        match self.collect_until(has_room, at_ns) {
+            // one of those that are left may do
+            Err(FtlError::CapacityExceeded) => Ok(()),
+            made => made,
+        }
+    }
+
+    /// Empties zones, which were checked. The records of this are in the journal's buffer when this returns.
+    pub fn reset_zones(&mut self, zones: &[ZoneId], at_ns: Nanoseconds) -> Result<(), FtlError> {
+        for (index, zones) in zones.chunks(self.records_per_page()).enumerate() {
+            let reset = self.reset_on_a_page(zones, at_ns);
+            // those before these are reset
+            reset.map_err(|error| if index == 0 { error } else { error.unfinished() })?;
+        }
+        Ok(())
+    }
+
+    /// The same for zones whose records fit on one page.
+    fn reset_on_a_page(&mut self, zones: &[ZoneId], at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let mut room = self.reserve(&Need::zones(zones.len()), at_ns)?;
+        let resets: Vec<(ZoneId, Seq)> = zones.iter().map(|zone| (*zone, self.next_seq())).collect();
+        let records: Vec<Record> =
+            resets.iter().map(|&(zone, step)| Record::ZoneReset { zone, step }).collect();
+        self.append_journal(&mut room, &records, at_ns).map_err(FtlError::unfinished)?;
+        for (zone, step) in resets {
+            for block in self.zones_mut().reset(zone, step) {
+                self.release_block(block);
+            }
+        }
+        Ok(())
+    }
+
+    /// A zone takes no more; it was checked, and all of it is on flash or on its way there. The record of this is in the journal's
+    /// buffer when this returns.
+    pub fn finish_zone(&mut self, zone: ZoneId, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let mut room = self.reserve(&Need::zones(1), at_ns)?;
+        let (generation, step) = (self.zones().place(zone, 0).generation, self.next_seq());
+        let record = Record::ZoneFinished { zone, generation, step };
+        self.append_journal(&mut room, &[record], at_ns).map_err(FtlError::unfinished)?;
+        self.zones_mut().set(zone, ZoneCondition::Full);
+        Ok(())
+    }
+
+    /// Frees what zones have besides their data: tails of pages that are whole, or of before a reset; and what a power cut left behind
+    /// a write pointer.
+    pub(super) fn tidy_zones(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let Some(zones) = &self.zones else { return Ok(()) };
+        for zone in zones.ids() {
+            let (lpns, (_, tail)) = (self.zones().tail_lpns(zone), self.zones().next_page(zone));
+            self.trim(Lpn(lpns.start + tail), lpns.len() as u32 - tail, at_ns)?;
+            for column in 0..self.zones().config().planes as usize {
+                let row = self.zones().pages_in(zone, column);
+                match self.zones().block(zone, column) {
+                    Some(block) if self.nand.next_page(block) > row => {
+                        self.make_zone_room(at_ns)?;
+                        self.allocator.replace_zone_block(zone, column, block, at_ns)?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Recovery: how many units of a page are in the tail of its zone, of which a checkpoint has told `told`. A unit whose metadata
+    /// cannot be read is one of these, and lost.
+    pub(super) fn found_tail(&self, place: ZonePlace, told: u32) -> Result<u32, FtlError> {
+        let is_there = |(unit, lpn): &(u32, Lpn)| match self.map.lookup(*lpn) {
+            None => false,
+            Some(ppn) if !self.nand.is_readable(ppn) => *unit < told,
+            Some(_) => self
+                .metadata(*lpn)
+                .is_ok_and(|metadata| guard!(TailOfOtherPage, ZonePlace::of(&metadata) == place)),
+        };
+        let lpns = self.zones().tail_lpns(place.zone).map(Lpn);
+        Ok((0..).zip(lpns).take_while(is_there).count() as u32)
+    }
+}
+
+/// Units programmed for hosts, as the interval between checkpoints counts them.
+#[inline]
+pub(super) fn units_for_checkpoints(counters: &Counters, zones: Option<&Zones>) -> u64 {
+    let units = counters.flash_units.host + counters.flash_units.key_value;
+    let zoned = zones.map_or(0, Zones::programmed_units);
+    units - zoned + zoned / CHECKPOINT_SHARE
+}
+
+fn copied_from(source: &Source) -> Option<Ppn> {
+    match source {
+        Source::Copy(ppn) => Some(*ppn),
+        Source::Staged(_) | Source::Padding => None,
+    }
+}
