@@ -55,6 +55,10 @@ impl Synthetic {
             let expected = format!("it must be from 1 to the drive's {capacity_bytes}");
             return Err(InvalidSetting::new("request_bytes", self.request_bytes, expected));
         }
+        if self.pattern.uses_zones() {
+            let expected = "a pattern of zones is for `tantalum bench`";
+            return Err(InvalidSetting::new("pattern", self.pattern.name(), expected));
+        }
         Ok(())
     }
 }
@@ -114,6 +118,9 @@ impl Generator {
             Pattern::RandRead => Operation::Read,
             Pattern::Mixed if self.random.below(100) < MIXED_READ_PERCENT => Operation::Read,
             Pattern::Mixed => WRITE,
+            Pattern::ZoneWrite | Pattern::ZoneAppend | Pattern::ZoneMixed => {
+                unreachable!("the settings were checked")
+            }
         };
         self.made += 1;
         let (line, offset) = (self.made, place * request_bytes);

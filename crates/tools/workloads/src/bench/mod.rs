@@ -3,7 +3,7 @@
 //! Every operation is one unit of 4 KiB, submitted in-process, with 32 in flight in virtual time. Before random writes
 //! the drive is filled and overwritten until garbage collection is steady. The machine's limit is measured in the same
 //! run, in turns: random copies of units in an arena as large as the drive. Each written unit begins with its own
-//! number, which each read checks.
+//! number, which each read checks. Patterns of zones fill the zones of a drive that has some, and keep nearly all of them full.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use tantalum_drive::Drive;
 use tantalum_report::{Bar, InvalidSetting, LatencyUs, Monitor};
 
 use self::memcpy::{Copies, SOURCE_UNITS};
+use self::zones::{Place, ZoneLog};
 use crate::error::{WorkloadError, WrongData};
 use crate::handle_costs::{HandleCost, handle_costs};
 use crate::memory;
@@ -27,6 +28,7 @@ use crate::steady_state::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
 mod condition;
 mod memcpy;
 mod summary;
+mod zones;
 
 pub use condition::{Condition, conditioned};
 pub use summary::of_bench;
@@ -55,20 +57,34 @@ pub enum Pattern {
     RandRead,
     /// 70 % reads and 30 % writes, anywhere.
     Mixed,
+    /// Writes at the write pointers of the open zones, in turn.
+    ZoneWrite,
+    /// The same with appends.
+    ZoneAppend,
+    /// 70 % reads of anything in full zones, and 30 % appends.
+    ZoneMixed,
 }
 
 impl Pattern {
-    const NAMES: [(&'static str, Pattern); 4] = [
+    const NAMES: [(&'static str, Pattern); 7] = [
         ("seqwrite", Pattern::SeqWrite),
         ("randwrite", Pattern::RandWrite),
         ("randread", Pattern::RandRead),
         ("mixed", Pattern::Mixed),
+        ("zonewrite", Pattern::ZoneWrite),
+        ("zoneappend", Pattern::ZoneAppend),
+        ("zonemixed", Pattern::ZoneMixed),
     ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         let known = Pattern::NAMES.iter().find(|(_, known)| *known == self);
         known.expect("every pattern has a name").0
+    }
+
+    /// Whether it is one of zones.
+    pub fn uses_zones(self) -> bool {
+        matches!(self, Pattern::ZoneWrite | Pattern::ZoneAppend | Pattern::ZoneMixed)
     }
 
     /// Whether it creates garbage in random places.
@@ -140,6 +156,10 @@ impl Settings {
     fn validate(&self) -> Result<(), InvalidSetting> {
         match self.operations {
             0 => Err(InvalidSetting::new("--operations", 0, "it must be at least 1")),
+            _ if self.pattern.uses_zones() && self.profile.zones.is_none() => {
+                let expected = "the drive has no zones; use `--profile zns`, or a profile with [zones]";
+                Err(InvalidSetting::new("--pattern", self.pattern.name(), expected))
+            }
             _ => Ok(()),
         }
     }
@@ -290,7 +310,9 @@ pub fn aged_on(device: Device, units: u32, seed: u64, monitor: &Monitor) -> Resu
 
 /// The memory that the drive's flash takes.
 fn flash_bytes(profile: &Profile) -> u64 {
-    (profile.capacity_bytes as f64 * (1.0 + profile.over_provisioning_percent / 100.0)) as u64
+    let zoned = profile.zones.and_then(|_| profile.geometry().ok());
+    let units = (profile.capacity_bytes as f64 * (1.0 + profile.over_provisioning_percent / 100.0)) as u64;
+    zoned.map_or(units, |geometry| u64::from(geometry.units()) * UNIT_BYTES as u64)
 }
 
 /// What a host does next.
@@ -316,6 +338,9 @@ fn draw(pattern: Pattern, random: &mut Xoshiro256PlusPlus, units: u32, next: &mu
             let is_read = random.random_range(0..100) < MIXED_READ_PERCENT;
             if is_read { Operation::Read(lpn) } else { Operation::Write(lpn) }
         }
+        Pattern::ZoneWrite | Pattern::ZoneAppend | Pattern::ZoneMixed => {
+            unreachable!("zones are drawn elsewhere")
+        }
     }
 }
 
@@ -338,6 +363,8 @@ struct Host {
     random: Xoshiro256PlusPlus,
     /// Where the next write in order goes.
     next: u32,
+    /// Where it writes to zones, if the drive has some.
+    zones: Option<ZoneLog>,
     /// Whether it tells the drive which reads come next.
     announces: bool,
     /// Buffers for writes, taken in turn.
@@ -353,6 +380,7 @@ impl Host {
         Host {
             units: device.limits().capacity_units as u32,
             handles: device.handles().len() as u32,
+            zones: device.zone_shape().map(ZoneLog::new),
             drive: Drive::new(device),
             queue: CommandQueue::new(0),
             random,
@@ -372,6 +400,11 @@ impl Host {
     ) -> Result<Option<SteadyState>, WorkloadError> {
         let units = u64::from(self.units);
         self.run(Pattern::SeqWrite, units, &monitor.bar("filling", units))?;
+        if let Some(zones) = self.zones.as_ref().filter(|_| pattern.uses_zones()) {
+            // all of them, and some again
+            let units = zones.units() + zones.units() / 4;
+            self.run(Pattern::ZoneWrite, units, &monitor.bar("filling zones", units))?;
+        }
         let window = (units / WINDOWS_PER_CAPACITY).max(1);
         if pattern == Pattern::SeqWrite {
             // until blocks are written again: the first time, the host's memory for them is new
@@ -400,7 +433,13 @@ impl Host {
             let step = left.min(OPERATIONS_PER_STEP);
             let mut device = drive.lock();
             for first in (0..step).step_by(SOURCE_UNITS) {
-                self.batch(&mut device, pattern, (step - first).min(SOURCE_UNITS as u64) as usize)?;
+                let operations = (step - first).min(SOURCE_UNITS as u64) as usize;
+                match pattern.uses_zones() {
+                    true => {
+                        (0..operations).try_for_each(|buffer| self.zoned(&mut device, pattern, buffer))?
+                    }
+                    false => self.batch(&mut device, pattern, operations)?,
+                }
             }
             drop(device);
             left -= step;
@@ -475,6 +514,49 @@ impl Host {
         let found = u64::from_le_bytes(self.target[..8].try_into().expect("eight bytes"));
         if found == u64::from(lpn.0) { Ok(()) } else { Err(WrongData { lpn, found }.into()) }
     }
+
+    /// Draws an operation on zones, and executes it.
+    fn zoned(&mut self, device: &mut Device, pattern: Pattern, buffer: usize) -> Result<(), WorkloadError> {
+        let reads = pattern == Pattern::ZoneMixed && self.random.random_range(0..100) < MIXED_READ_PERCENT;
+        let zones = self.zones.as_mut().expect("the settings were checked");
+        match zones.any_written(&mut self.random).filter(|_| reads) {
+            Some(place) => self.zone_read(device, place),
+            None => {
+                let place = zones.next();
+                self.zone_write(device, place, pattern != Pattern::ZoneWrite, buffer)
+            }
+        }
+    }
+
+    fn zone_write(
+        &mut self,
+        device: &mut Device,
+        place: Place,
+        appends: bool,
+        buffer: usize,
+    ) -> Result<(), WorkloadError> {
+        let zones = self.zones.as_mut().expect("a place in a zone was drawn");
+        let data = &mut self.source[buffer * UNIT_BYTES..][..UNIT_BYTES];
+        data[..8].copy_from_slice(&u64::from(zones.number(place).0).to_le_bytes());
+        let (issue_ns, Place { zone, mut offset }) = (self.queue.issue_ns(), place);
+        let completion = match appends {
+            true => device
+                .submit(Command::ZoneAppend { zone, data, fua: false, offset: &mut offset }, issue_ns)?,
+            false => device.submit(Command::ZoneWrite { zone, offset, data, fua: false }, issue_ns)?,
+        };
+        self.queue.completes(completion.done_ns);
+        Ok(zones.written(Place { zone, offset }, device, &mut self.queue)?)
+    }
+
+    fn zone_read(&mut self, device: &mut Device, place: Place) -> Result<(), WorkloadError> {
+        let (issue_ns, Place { zone, offset }) = (self.queue.issue_ns(), place);
+        let completion =
+            device.submit(Command::ZoneRead { zone, offset, data: &mut self.target }, issue_ns)?;
+        self.queue.completes(completion.done_ns);
+        let found = u64::from_le_bytes(self.target[..8].try_into().expect("eight bytes"));
+        let lpn = self.zones.as_ref().expect("a place in a zone was drawn").number(place);
+        if found == u64::from(lpn.0) { Ok(()) } else { Err(WrongData { lpn, found }.into()) }
+    }
 }
 
 #[cfg(test)]
@@ -523,6 +605,23 @@ mod tests {
         assert_eq!(outcome(Pattern::RandRead).write_amplification, 0.0);
     }
 
+    /// Checkpoints, tails and copies take the rest.
+    #[test]
+    fn zones_are_programmed_once_whatever_is_written_to_them() {
+        let profile = Profile::load("zns").unwrap();
+        for pattern in [Pattern::ZoneWrite, Pattern::ZoneAppend, Pattern::ZoneMixed] {
+            let profile = Profile { capacity_bytes: 128 << 20, ..profile.clone() };
+            let settings = Settings { profile, pattern, announce_reads: true, operations: 50_000, seed: 1 };
+            let outcome = bench(&settings, &Monitor::silent()).unwrap();
+            assert!((0.99..1.01).contains(&outcome.write_amplification), "{outcome:?}");
+        }
+        let profile = Profile::load("femu-2021").unwrap();
+        let settings =
+            Settings { profile, pattern: Pattern::ZoneWrite, announce_reads: true, operations: 1, seed: 1 };
+        let refused = bench(&settings, &Monitor::silent()).unwrap_err().to_string();
+        assert!(refused.contains("--pattern zonewrite: the drive has no zones"), "{refused}");
+    }
+
     #[test]
     fn virtual_figures_follow_from_the_seed() {
         let (first, second) = (outcome(Pattern::Mixed), outcome(Pattern::Mixed));
@@ -535,6 +634,9 @@ mod tests {
     fn unknown_pattern_lists_the_known_ones() {
         assert_eq!("mixed".parse(), Ok(Pattern::Mixed));
         let error = "randomwrite".parse::<Pattern>().unwrap_err();
-        assert_eq!(error, "use one of seqwrite, randwrite, randread, mixed");
+        assert_eq!(
+            error,
+            "use one of seqwrite, randwrite, randread, mixed, zonewrite, zoneappend, zonemixed"
+        );
     }
 }
