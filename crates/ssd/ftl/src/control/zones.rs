@@ -339,7 +339,7 @@ impl Allocator {
 
 impl Ftl {
     /// Programs the next page of a zone: its units come from buffers, or from where its tail is. The buffers still belong to the caller
-    /// if this fails, unless power was lost. Returns when the page is on flash; it is durable when [`Parts::zone_done_ns`] says so.
+    /// if this fails, unless power was lost. Returns when the page is on flash; it is durable when `Ftl::zone_done_ns` says so.
     pub fn program_zone_page(
         &mut self,
         zone: ZoneId,
