@@ -78,6 +78,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "tantalum serve drive.tant --remap-duplicates --key-value 2 --background",
         ],
     ),
+    ("ack", &["tantalum ack drive.tant"]),
     ("stop", &["tantalum stop drive.tant"]),
     (
         "bench",
@@ -119,7 +120,15 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("crash sqlite", &["tantalum crash sqlite --mode sw-wal --minutes 10"]),
     ("crash couch", &["tantalum crash couch --minutes 10"]),
     ("crash kv", &["tantalum crash kv --minutes 10"]),
+    ("crash zones", &["tantalum crash zones --minutes 10"]),
     ("crash run", &["tantalum crash run --check ./verify.sh -- ./my-program --data {}"]),
+    (
+        "crash blocks",
+        &[
+            "tantalum serve drive.tant --create --time none --record run.blocks",
+            "tantalum crash blocks run.blocks --check ./verify.sh --save findings",
+        ],
+    ),
     (
         "crash replay",
         &[
