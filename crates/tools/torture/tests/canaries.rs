@@ -14,6 +14,7 @@ use tantalum_canaries::{Guard, take_out};
 use tantalum_report::Monitor;
 use tantalum_torture::Violation;
 use tantalum_torture::device::{Cuts, DriveChoice, Flash, Handles, Medium, Plan, Settings, torture};
+use tantalum_torture::zones::{self, ZoneDrives};
 
 /// How a guard's absence is looked for.
 struct Canary {
@@ -355,6 +356,7 @@ fn commands_use_what_they_reserve_and_no_more() {
         let crash = torture(&settings, &Monitor::silent()).expect("the settings are right");
         assert!(crash.outcome.violations.is_empty(), "{:?}", crash.outcome.violations);
     }
+    zones_use_what_they_reserve();
     let mut uses = take_reservation_uses();
     uses.sort_by_key(|of| of.purpose as usize);
     println!("room for         rooms  pages, records, owners: the most reserved, and used  used up");
@@ -370,6 +372,28 @@ fn commands_use_what_they_reserve_and_no_more() {
             assert!(reserved == 0 || used > 0, "{:?}: reserves what nothing uses: {of:?}", of.purpose);
         }
     }
+}
+
+/// Zones have a torture of their own.
+fn zones_use_what_they_reserve() {
+    let drives = ZoneDrives {
+        plp: None,
+        cache: None,
+        page_bytes: None,
+        queues: None,
+        flash: Some(Flash::Sound),
+        scheduling: Some(FlashScheduling::Fifo),
+    };
+    let plan = zones::Plan {
+        cuts: Cuts::Random(1),
+        weights: "reset=30".parse().expect("these weights are right"),
+        minimising_runs: 0,
+        ..zones::Plan::default()
+    };
+    let settings =
+        zones::Settings { seeds: (0..RESERVING_SEEDS).into(), drives, plan, threads: 1, first_only: true };
+    let crash = zones::torture(&settings, &Monitor::silent()).expect("the settings are right");
+    assert!(crash.outcome.violations.is_empty(), "{:?}", crash.outcome.violations);
 }
 
 /// Takes each guard out, on all processors. Fails if one is not noticed.
