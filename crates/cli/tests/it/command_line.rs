@@ -39,7 +39,7 @@ fn unknown_profile_lists_the_known_ones() {
     assert_eq!(
         message,
         "error: no profile named \"quick\"; use tlc-nvme, tlc-nvme-plp, fast, femu-2021, openssd-barefoot, \
-         durassd, kaml-board, pebblessd, willow, or the path of a TOML file\n"
+         durassd, kaml-board, pebblessd, willow, zns, or the path of a TOML file\n"
     );
 }
 
