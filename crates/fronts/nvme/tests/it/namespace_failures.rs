@@ -1,6 +1,8 @@
 //! What is left when Format or Sanitize cannot do all that was asked: refused before anything is lost, interrupted, or on a drive with
 //! old data that nobody can erase.
 
+use std::time::Duration;
+
 use tantalum::{Access, Command, Device, FailingStep, Lpn, PowerLoss, Profile, StepFault};
 use tantalum_drive::Pacing;
 use tantalum_nvme::client::Options;
@@ -83,21 +85,21 @@ fn a_sanitize_that_a_power_loss_interrupts_is_not_done() {
         let queue = subsystem.queue.clone();
         subsystem.namespaces.begin_sanitize(&queue, 2).unwrap();
         let (has_ended, was_between) = std::thread::scope(|scope| {
-            let cutter = scope.spawn(|| {
-                loop {
-                    let mut device = queue.drive().lock();
-                    if !device.is_mapped(Lpn(0)) {
-                        let was_between = device.is_mapped(last);
-                        let at_ns = device.issued_ns().max(device.time_ns());
-                        device.cut_power(at_ns);
-                        drop(device);
-                        let mut device = queue.drive().lock();
-                        device.power_on(&mut PowerLoss::seeded(rounds)).unwrap();
-                        return was_between;
-                    }
-                }
-            });
-            (subsystem.namespaces.run_sanitize(&queue), cutter.join().unwrap())
+            let mut device = queue.drive().lock();
+            let sanitizer = scope.spawn(|| subsystem.namespaces.run_sanitize(&queue));
+            // while it waits for its first step; a lock that was held for so long goes to who waits, and soon comes back
+            while device.is_mapped(Lpn(0)) {
+                std::thread::sleep(Duration::from_millis(2));
+                drop(device);
+                device = queue.drive().lock();
+            }
+            let was_between = device.is_mapped(last);
+            let at_ns = device.issued_ns().max(device.time_ns());
+            device.cut_power(at_ns);
+            // now all learn of it
+            drop(device);
+            queue.drive().lock().power_on(&mut PowerLoss::seeded(rounds)).unwrap();
+            (sanitizer.join().unwrap(), was_between)
         });
         interrupted += u64::from(was_between);
         let is_empty = !queue.drive().lock().is_mapped(Lpn(0));
