@@ -125,8 +125,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "crash blocks",
         &[
-            "tantalum serve drive.tant --create --time none --record run.blocks",
             "tantalum crash blocks run.blocks --check ./verify.sh --save findings",
+            "tantalum crash blocks run.blocks --check ./verify.sh --atomic-write 4KiB --cuts 1000",
         ],
     ),
     (

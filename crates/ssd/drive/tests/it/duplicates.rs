@@ -240,10 +240,7 @@ fn a_source_that_is_overwritten_at_the_same_time_is_compared_and_shared_in_one_s
 
 #[test]
 fn a_forced_write_that_is_shared_is_durable_when_it_returns() {
-    // a write that is all or nothing is shared only as a whole
-    let mut with_capacitor = small("tlc-nvme-plp", 64);
-    with_capacitor.limits.atomic_write_units = 1;
-    for profile in [profile(), with_capacitor] {
+    for profile in [profile(), small("tlc-nvme-plp", 64)] {
         for is_flushed in [false, true] {
             let drive = drive_of(Device::in_memory(&profile).unwrap());
             write(&drive, 10, [unit(1), unit(2)].concat());
