@@ -10,18 +10,21 @@
 //! They are stored beside the table, in the same atomic step: a record of its own, so that a table of an image that is older than
 //! handles is read as ever.
 
-use tantalum::{Handle, Key};
+use tantalum::Handle;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::TableError;
+use super::kept::Kept;
 use super::table::{Entry, SLOTS, Table};
 use crate::failure::Failure;
 
 /// The most handles of a drive, and of a namespace.
 const MOST: usize = Handle::MOST as usize;
 
-const MAGIC: [u8; 8] = *b"TANTHNDL";
-const VERSION: u32 = 1;
+/// The record beside the table.
+pub(super) const HANDLES: Kept =
+    Kept { key: b"handles", magic: *b"TANTHNDL", what: "the handles of its namespaces" };
 
 /// The handles of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -204,14 +207,10 @@ impl Table {
     }
 }
 
-/// The record's value.
+/// The record's value, behind what precedes each.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Stored {
-    magic: [u8; 8],
-    version: U32,
-    /// CRC-32C of all bytes, with zeros here.
-    checksum: U32,
     count: U32,
     reserved: [u8; 12],
     events: [u8; MOST],
@@ -232,25 +231,12 @@ struct StoredHandles {
     list: [u8; MOST],
 }
 
-fn checksum(stored: &Stored) -> u32 {
-    let mut zeroed = *stored;
-    zeroed.checksum = 0.into();
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, zeroed.as_bytes()) as u32
-}
-
-/// Where the record is, beside that of the table.
-pub(super) fn key() -> Key {
-    Key::new(b"handles").expect("it is short")
-}
-
 /// What is stored beside a table; nothing for a drive without handles.
 pub(super) fn encode(table: &Table) -> Option<Vec<u8>> {
     if table.handles.count == 0 {
         return None;
     }
     let mut stored = Stored::new_zeroed();
-    stored.magic = MAGIC;
-    stored.version = VERSION.into();
     stored.count = table.handles.count.into();
     stored.events = table.handles.events;
     for (slot, Entry { number, made, handles, .. }) in table.entries() {
@@ -259,17 +245,20 @@ pub(super) fn encode(table: &Table) -> Option<Vec<u8>> {
         (to.handles, to.is_chosen) = (handles.list.len() as u8, handles.is_chosen.into());
         to.list.iter_mut().zip(&handles.list).for_each(|(to, handle)| *to = handle.0);
     }
-    stored.checksum = checksum(&stored).into();
-    Some(stored.as_bytes().to_vec())
+    Some(HANDLES.seal(stored.as_bytes()))
 }
 
-/// Adds what was stored to the table beside which it was. `None` if it is damaged, or of another drive.
-pub(super) fn add(mut table: Table, bytes: &[u8]) -> Option<Table> {
-    let stored = Stored::ref_from_bytes(bytes).ok()?;
-    let is_ours = stored.magic == MAGIC && stored.version.get() == VERSION;
-    if !is_ours || stored.checksum.get() != checksum(stored) || stored.count.get() != table.handles.count {
-        return None;
-    }
+/// Adds what was stored to the table beside which it was.
+///
+/// # Errors
+/// [`TableError::Damaged`] for what is damaged, or of another drive.
+pub(super) fn add(table: Table, sealed: &[u8]) -> Result<Table, TableError> {
+    added(table, HANDLES.open(sealed)?).ok_or_else(|| HANDLES.damaged())
+}
+
+fn added(mut table: Table, value: &[u8]) -> Option<Table> {
+    let stored =
+        Stored::ref_from_bytes(value).ok().filter(|stored| stored.count.get() == table.handles.count)?;
     table.handles.events = stored.events;
     table.for_each(|entry| entry.handles = Handles::default());
     for (slot, stored) in stored.entries.iter().enumerate() {
@@ -346,8 +335,10 @@ mod tests {
     #[test]
     fn the_layout_is_pinned() {
         assert_eq!((size_of::<StoredHandles>(), offset_of!(StoredHandles, list)), (144, 16));
-        assert_eq!((size_of::<Stored>(), offset_of!(Stored, entries)), (32 + 128 + 32 * 144, 160));
-        assert_eq!((offset_of!(Stored, checksum), offset_of!(Stored, events)), (12, 32));
+        let sealed = HANDLES.seal(Stored::new_zeroed().as_bytes()).len();
+        let before = sealed - size_of::<Stored>();
+        assert_eq!((sealed, before + offset_of!(Stored, entries)), (32 + 128 + 32 * 144, 160));
+        assert_eq!(before + offset_of!(Stored, events), 32);
     }
 
     #[test]
@@ -360,12 +351,12 @@ mod tests {
         let bytes = encode(&table).unwrap();
         let mut bare = table.clone().with_handles(5);
         assert_eq!((handles(&bare, 0), handles(&bare, 1)), ((vec![0], true), (vec![0], true)));
-        assert_eq!(add(bare.clone(), &bytes).as_ref(), Some(&table));
-        assert_eq!(add(bare.clone().with_handles(4), &bytes), None, "of another drive");
+        assert_eq!(add(bare.clone(), &bytes).as_ref(), Ok(&table));
+        assert_eq!(add(bare.clone().with_handles(4), &bytes), Err(HANDLES.damaged()), "of another drive");
         for at in (0..bytes.len()).step_by(7) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
-            assert_eq!(add(bare.clone(), &damaged), None, "byte {at}");
+            assert_eq!(add(bare.clone(), &damaged), Err(HANDLES.damaged()), "byte {at}");
         }
         // a program that knows nothing of handles has replaced the second namespace
         bare.made += 1;

@@ -1,11 +1,12 @@
 //! What the front keeps in the drive's own namespace beside the table: records with a value of their own form each, behind a magic
 //! number, a version and a checksum.
 
-use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, Status};
+use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds};
 use tantalum_drive::Queue;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::stored::read;
 use super::{Namespaces, TableError};
 use crate::failure::Failure;
 
@@ -87,12 +88,9 @@ impl Kept {
         namespace: Option<NamespaceId>,
     ) -> Result<Option<Vec<u8>>, TableError> {
         let Some(namespace) = namespace else { return Ok(None) };
-        let (mut value, at_ns) = (Vec::new(), device.time_ns());
-        let get = Command::KvGet { namespace, key: self.key_with(&[]), value: &mut value };
-        match device.submit(get, at_ns) {
-            Ok(_) => Ok(Some(self.open(&value)?.to_vec())),
-            Err(Status::NoSuchKey { .. }) => Ok(None),
-            Err(status) => Err(TableError::Read(status)),
+        match read(device, namespace, self.key_with(&[]))? {
+            Some(sealed) => Ok(Some(self.open(&sealed)?.to_vec())),
+            None => Ok(None),
         }
     }
 }
@@ -129,7 +127,7 @@ mod tests {
     #[test]
     fn what_was_sealed_is_opened_and_nothing_else() {
         let kind = Kept { key: b"test", magic: *b"TANTTEST", what: "a test" };
-        assert_eq!(size_of::<Header>(), 16);
+        assert_eq!((size_of::<Header>(), std::mem::offset_of!(Header, checksum)), (16, 12));
         for value in [&b""[..], b"seventeen bytes.."] {
             let sealed = kind.seal(value);
             assert_eq!(sealed.len(), 16 + value.len());

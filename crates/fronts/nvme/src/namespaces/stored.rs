@@ -12,7 +12,7 @@ use tantalum_drive::Queue;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::handles::{self, Handles};
+use super::handles::{self, HANDLES, Handles};
 use super::table::{Attached, Entry, FORMATS, HOSTS, HostId, Pending, SLOTS, Sanitize, SanitizeState, Table};
 use super::{highest_of, number_of};
 use crate::failure::Failure;
@@ -246,20 +246,19 @@ pub(super) fn load(device: &mut Device, block_bytes: u32) -> Result<(Table, Stor
     let storage = Storage { namespace: Some(namespace) };
     let Some(value) = read(device, namespace, key())? else { return Ok((undivided, storage)) };
     let mut table = decode(&value, drive_units)?.with_handles(drive_handles);
-    if let Some(value) = read(device, namespace, handles::key())? {
-        table = with_handles(table, &value)?;
+    if let Some(sealed) = read(device, namespace, HANDLES.key_with(&[]))? {
+        table = handles::add(table, &sealed)?;
     }
     check_numbers(&table, device)?;
     Ok((table, storage))
 }
 
-/// A table with the handles that its record says.
-fn with_handles(table: Table, record: &[u8]) -> Result<Table, TableError> {
-    handles::add(table, record).ok_or_else(|| TableError::damaged("the handles of its namespaces"))
-}
-
 /// The value of a record, if there is one.
-fn read(device: &mut Device, namespace: NamespaceId, key: Key) -> Result<Option<Vec<u8>>, TableError> {
+pub(super) fn read(
+    device: &mut Device,
+    namespace: NamespaceId,
+    key: Key,
+) -> Result<Option<Vec<u8>>, TableError> {
     let (mut value, at_ns) = (Vec::new(), device.time_ns());
     match device.submit(Command::KvGet { namespace, key, value: &mut value }, at_ns) {
         Ok(_) => Ok(Some(value)),
@@ -286,7 +285,7 @@ impl Storage {
         let record = |key, value| KvRecord { namespace, key, value: Some(value) };
         let records: Vec<KvRecord<'_>> = [record(key(), &value)]
             .into_iter()
-            .chain(handles.as_deref().map(|value| record(handles::key(), value)))
+            .chain(handles.as_deref().map(|value| record(HANDLES.key_with(&[]), value)))
             .collect();
         let put = Command::KvPut { records: &records };
         let when = queue.answers().when(0);
@@ -320,7 +319,7 @@ impl Storage {
 fn again(value: &[u8], handles: Option<&[u8]>, table: &Table) -> Result<Table, TableError> {
     let read = decode(value, table.drive_units)?.with_handles(table.handles.count);
     match handles {
-        Some(record) => with_handles(read, record),
+        Some(record) => handles::add(read, record),
         None => Ok(read),
     }
 }
