@@ -133,6 +133,9 @@ impl View {
     /// The reclaim unit handles of the block namespace with this number, by placement handle; none on a drive without.
     #[inline]
     pub fn handles(&self, number: u32) -> &[Handle] {
+        if self.drive_handles == 0 {
+            return &[];
+        }
         let at = self.blocks.iter().position(|(there, _)| *there == number);
         at.and_then(|at| self.handles.get(at)).map_or(&[], Vec::as_slice)
     }
