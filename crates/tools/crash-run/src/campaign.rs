@@ -1,9 +1,6 @@
 //! A run: makes the outcomes of all cuts, checks each different one, and explains the failures.
 
-use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -16,6 +13,7 @@ use crate::finding::Finding;
 use crate::findings::{Explained, Findings};
 use crate::operation::{Operation, Recording};
 use crate::outcomes::{self, Job, Tried};
+use crate::parallel::{in_parallel, workers};
 use crate::posix::Posix;
 use crate::sector::Sector;
 use crate::settings::Settings;
@@ -81,17 +79,10 @@ pub fn check(recording: &Recording, settings: &Settings, monitor: &Monitor) -> R
     })
 }
 
-/// A check that fails even without a power cut would say nothing about power cuts.
+/// The check must pass on all that the program left.
 fn check_without_cut(recording: &Recording, checker: &Checker) -> Result<(), RunError> {
     let posix = Posix::after(recording, recording.operations.len(), Sector::default(), &[]);
-    let verdict = checker.run(&posix.tree(|_| true), &recording.acks, 0)?;
-    match verdict.failed {
-        None => Ok(()),
-        Some(status) => {
-            let said = verdict.said.lines().last().unwrap_or("it printed nothing").to_owned();
-            Err(RunError::CheckFails { status, said, hint: checker.check.hint() })
-        }
-    }
+    checker.run(&posix.tree(|_| true), &recording.acks, 0)?.must_pass(&checker.check)
 }
 
 /// Makes the outcomes of all cuts, and checks each different one. Returns the failures, those after the fewest operations
@@ -103,9 +94,7 @@ fn check_outcomes(
     ends: Option<Instant>,
     monitor: &Monitor,
 ) -> Result<(Tried, Vec<(Job, Verdict)>), RunError> {
-    let workers = thread::available_parallelism().map_or(2, NonZero::get);
-    let (jobs, queue) = mpsc::sync_channel(4 * workers);
-    let queue = Mutex::new(queue);
+    let workers = workers();
     let sector = settings.losses.sector();
     let checks = Checks {
         recording,
@@ -116,13 +105,11 @@ fn check_outcomes(
         skipped: AtomicU64::new(0),
         stopped: Mutex::default(),
     };
-    let (mut tried, made) = thread::scope(|scope| {
-        for worker in 0..workers {
-            let (checks, queue) = (&checks, &queue);
-            scope.spawn(move || checks.work(worker, queue));
-        }
-        outcomes::make(recording, settings, workers, jobs, monitor)
-    });
+    let (mut tried, made) = in_parallel(
+        4 * workers,
+        |worker, job| checks.take(worker, job),
+        |jobs| outcomes::make(recording, settings, workers, jobs, monitor),
+    );
     tried.skipped = checks.skipped.load(Ordering::Relaxed);
     let mut failures = checks.into_failures()?;
     match made {
@@ -152,30 +139,27 @@ struct Checks<'a> {
 }
 
 impl Checks<'_> {
-    /// Runs the check on outcomes until there are no more.
-    fn work(&self, worker: usize, queue: &Mutex<Receiver<Job>>) {
-        loop {
-            let Ok(mut job) = queue.lock().recv() else { return };
-            // after an error the queue is still emptied, or the sender would block
-            if self.stopped.lock().is_some() {
-                continue;
-            }
-            if self.ends.is_some_and(|ends| Instant::now() >= ends) {
-                self.skipped.fetch_add(1, Ordering::Relaxed);
-                continue;
-            }
-            match self.checker.run(&job.tree, self.recording.acks_by(job.operations), worker) {
-                Ok(verdict) if verdict.failed.is_none() => {}
-                Ok(verdict) => {
-                    if job.kept.is_none() {
-                        job.find_loss(self.recording, self.sector);
-                    }
-                    self.failures.lock().push((job, verdict));
+    /// Runs the check on an outcome.
+    fn take(&self, worker: usize, mut job: Job) {
+        // after an error the queue is still emptied, or the sender would block
+        if self.stopped.lock().is_some() {
+            return;
+        }
+        if self.ends.is_some_and(|ends| Instant::now() >= ends) {
+            self.skipped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        match self.checker.run(&job.tree, self.recording.acks_by(job.operations), worker) {
+            Ok(verdict) if verdict.failed.is_none() => {}
+            Ok(verdict) => {
+                if job.kept.is_none() {
+                    job.find_loss(self.recording, self.sector);
                 }
-                // no verdict, and nothing that has failed
-                Err(RunError::Interrupted(_)) => drop(self.skipped.fetch_add(1, Ordering::Relaxed)),
-                Err(error) => *self.stopped.lock() = Some(error),
+                self.failures.lock().push((job, verdict));
             }
+            // no verdict, and nothing that has failed
+            Err(RunError::Interrupted(_)) => drop(self.skipped.fetch_add(1, Ordering::Relaxed)),
+            Err(error) => *self.stopped.lock() = Some(error),
         }
     }
 

@@ -42,7 +42,7 @@ pub type CheckFunction = dyn Fn(&Path, &[String]) -> Result<(), String> + Send +
 
 impl Check {
     /// Advice for a check that fails without a power cut.
-    pub(crate) fn hint(&self) -> String {
+    fn hint(&self) -> String {
         match self {
             // a command without arguments is looked up from the current folder
             Check::Command(command) if command.contains(char::is_whitespace) => {
@@ -82,6 +82,15 @@ pub(crate) struct Verdict {
     pub failed: Option<String>,
     /// The end of what it printed.
     pub said: String,
+}
+
+impl Verdict {
+    /// A check that fails even without a power cut would say nothing about power cuts.
+    pub fn must_pass(self, check: &Check) -> Result<(), RunError> {
+        let Some(status) = self.failed else { return Ok(()) };
+        let said = self.said.lines().last().unwrap_or("it printed nothing").to_owned();
+        Err(RunError::CheckFails { status, said, hint: check.hint() })
+    }
 }
 
 /// What a check has that takes too long.

@@ -27,6 +27,7 @@ mod findings;
 pub mod operation;
 mod outcomes;
 mod page;
+mod parallel;
 mod paths;
 mod posix;
 mod program;

@@ -1,10 +1,8 @@
 //! The cuts: the recording is performed once more, and at each chosen flash operation a copy of the drive loses power.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::path::Path;
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::thread;
+use std::sync::mpsc::SyncSender;
 
 use parking_lot::Mutex;
 use rand::{RngExt, SeedableRng};
@@ -20,6 +18,7 @@ use super::replay::Replay;
 use super::{BlockSettings, events};
 use crate::check::{Checker, Verdict};
 use crate::error::RunError;
+use crate::parallel::in_parallel;
 
 /// What cuts are made of.
 pub struct Cuts<'a> {
@@ -50,18 +49,9 @@ struct Checks {
 impl Cuts<'_> {
     /// Makes all cuts. An interrupted run returns what it has so far.
     pub fn make(&self, monitor: &Monitor) -> Result<BlockOutcome, RunError> {
-        let workers = thread::available_parallelism().map_or(2, NonZero::get);
-        let (jobs, queue) = mpsc::sync_channel(1);
-        let (queue, checks) = (Mutex::new(queue), Mutex::new(Checks::default()));
-        let made = thread::scope(|scope| {
-            for _ in 0..workers {
-                let (queue, checks) = (&queue, &checks);
-                scope.spawn(move || self.work(queue, checks));
-            }
-            // without it the threads end
-            let jobs = jobs;
-            self.cut_all(&jobs, &checks, monitor)
-        });
+        let checks = Mutex::new(Checks::default());
+        let made =
+            in_parallel(1, |_, job| self.take(job, &checks), |jobs| self.cut_all(&jobs, &checks, monitor));
         let Checks { checked, findings, stopped } = checks.into_inner();
         match stopped.map_or(made, Err) {
             Ok(()) | Err(RunError::Interrupted(_)) => {}
@@ -144,25 +134,21 @@ impl Cuts<'_> {
         self.settings.save.as_deref().unwrap_or(&self.checker.place)
     }
 
-    /// Runs the check on disks until there are no more.
-    fn work(&self, queue: &Mutex<Receiver<Job>>, checks: &Mutex<Checks>) {
-        loop {
-            let next = queue.lock().recv();
-            let Ok(job) = next else { return };
-            if checks.lock().stopped.is_some() {
-                // the queue is still emptied, or the sender would block
-                let _ = job.disk.remove();
-                continue;
+    /// Runs the check on a disk.
+    fn take(&self, job: Job, checks: &Mutex<Checks>) {
+        if checks.lock().stopped.is_some() {
+            // the queue is still emptied, or the sender would block
+            let _ = job.disk.remove();
+            return;
+        }
+        let (number, checked) = (job.number, self.check(job));
+        let mut checks = checks.lock();
+        match checked {
+            Ok(found) => {
+                checks.checked += 1;
+                checks.findings.extend(found.map(|finding| (number, finding)));
             }
-            let (number, checked) = (job.number, self.check(job));
-            let mut checks = checks.lock();
-            match checked {
-                Ok(found) => {
-                    checks.checked += 1;
-                    checks.findings.extend(found.map(|finding| (number, finding)));
-                }
-                Err(error) => checks.stopped = Some(error),
-            }
+            Err(error) => checks.stopped = Some(error),
         }
     }
 

@@ -63,11 +63,6 @@ pub fn rehearse(
     let disk = Disk::write(checker.place.join("whole"), &mut replay.device, &acks)?;
     let verdict = checker.run_in(&settings.check, &disk.folder(), &disk.acks())?;
     disk.remove()?;
-    match verdict.failed {
-        None => Ok(rehearsed),
-        Some(status) => {
-            let said = verdict.said.lines().last().unwrap_or("it printed nothing").to_owned();
-            Err(RunError::CheckFails { status, said, hint: checker.check.hint() })
-        }
-    }
+    verdict.must_pass(&checker.check)?;
+    Ok(rehearsed)
 }
