@@ -33,6 +33,15 @@ pub const POSTGRESQL: Package = Package { name: "postgresql", program: "pg_ctlcl
 pub const QEMU: Package = Package { name: "qemu-system-x86", program: "qemu-system-x86_64" };
 pub const XFSPROGS: Package = Package { name: "xfsprogs", program: "mkfs.xfs" };
 
+/// What building and booting a guest takes, with databases.
+pub const GUEST_WITH_DATABASES: &[Package] = &[
+    MARIADB, POSTGRESQL, GCC, QEMU, NVME_CLI, BUSYBOX, CPIO, KMOD, E2FSPROGS, XFSPROGS, BTRFS, F2FS, NILFS,
+    FIO,
+];
+
+/// The same without.
+pub const GUEST: &[Package] = GUEST_WITH_DATABASES.split_at(2).1;
+
 /// Installs what is missing.
 pub fn install(needed: &[Package]) -> Result<(), Failure> {
     let mut missing: Vec<&str> =
