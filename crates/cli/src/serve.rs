@@ -154,7 +154,11 @@ fn tape(options: &ServeOptions, device: &Device) -> Result<Option<Arc<BlockTape>
     let Some(path) = &options.record else { return Ok(None) };
     let file = File::create_new(path).map_err(|error| {
         options.made.forget(&options.image);
-        Failure::Recording { path: path.clone(), what: "cannot be begun", error }
+        Failure::Recording {
+            path: path.clone(),
+            what: "cannot be begun, it needs a name that is free",
+            error,
+        }
     })?;
     Ok(Some(Arc::new(BlockTape::new(file, device.profile()))))
 }

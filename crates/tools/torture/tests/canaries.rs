@@ -377,12 +377,9 @@ fn commands_use_what_they_reserve_and_no_more() {
 /// Zones have a torture of their own.
 fn zones_use_what_they_reserve() {
     let drives = ZoneDrives {
-        plp: None,
-        cache: None,
-        page_bytes: None,
-        queues: None,
         flash: Some(Flash::Sound),
         scheduling: Some(FlashScheduling::Fifo),
+        ..ZoneDrives::default()
     };
     let plan = zones::Plan {
         cuts: Cuts::Random(1),

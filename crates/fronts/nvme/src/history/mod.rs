@@ -5,10 +5,8 @@ pub mod self_test;
 pub mod telemetry;
 
 use events::PersistentEvents;
-use self_test::SelfTests;
+use self_test::{Outcome, SelfTests, code};
 use telemetry::Telemetry;
-
-use self_test::{Outcome, code};
 
 /// What a drive remembers of itself.
 #[derive(Default)]

@@ -105,8 +105,8 @@ impl InDrive {
         }
     }
 
-    /// Queues a command of a controller with these namespaces, with the data that came from the host, or for Read a buffer of the same size. True if it is time to issue
-    /// what is queued.
+    /// Queues a command of a controller with these namespaces, with the data that came from the host, or for Read a buffer of the same
+    /// size. True if it is time to issue what is queued.
     pub fn give(&mut self, id: u16, target: Target, view: &View, io: IoCommand, data: Vec<u8>) -> bool {
         io.count(&self.subsystem, &target.space);
         if let Some(tape) = &self.subsystem.tape {

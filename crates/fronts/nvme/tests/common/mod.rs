@@ -121,6 +121,15 @@ pub fn cut_and_attach(server: &Server) -> Host {
     attach(server, Options::default())
 }
 
+/// The server ends and its image, to which no host is attached, is opened again.
+pub fn opened_again(server: Server, image: &Path) -> Device {
+    assert!(server.close());
+    let at_ns = server.subsystem().queue.drive().lock().time_ns();
+    server.subsystem().queue.drive().lock().put_away(at_ns).unwrap();
+    drop(server);
+    Device::open(image).unwrap()
+}
+
 /// A vendor command on a unit in a transaction.
 pub fn with_transaction(opcode: u8, unit: u32, transaction: u64) -> Submission {
     command(opcode, 1, [unit, 0, 0, 0, transaction as u32, (transaction >> 32) as u32])

@@ -9,7 +9,8 @@ use tantalum_nvme::server::Server;
 use tantalum_nvme::wire::opcode::{admin, nvm};
 
 use crate::common::{
-    Host, UNIT, attach, cut_and_attach, names, pattern, serve, small, subsystem, subsystem_on, wait_until,
+    Host, UNIT, attach, cut_and_attach, names, opened_again, pattern, serve, small, subsystem, subsystem_on,
+    wait_until,
 };
 use crate::namespaces::{change, create, delete, format, identify, on, sanitize, sanitize_status};
 
@@ -306,11 +307,7 @@ fn the_event_log_outlives_power_cuts_and_the_server() {
         }
         expected.push(kinds(&events(&mut host.admin)));
         drop(host);
-        assert!(server.close());
-        let at_ns = server.subsystem().queue.drive().lock().time_ns();
-        server.subsystem().queue.drive().lock().put_away(at_ns).unwrap();
-        drop(server);
-        device = Device::open(&image).unwrap();
+        device = opened_again(server, &image);
         if let [.., last] = &expected[..] {
             let server = serve(subsystem_on(device, 4096, Pacing::None));
             let mut host = attach(&server, Options::default());
@@ -319,11 +316,7 @@ fn the_event_log_outlives_power_cuts_and_the_server() {
             let kept = now.len() - 2;
             assert_eq!(now[2..], last[..kept], "as it was, but for the oldest");
             drop(host);
-            assert!(server.close());
-            let at_ns = server.subsystem().queue.drive().lock().time_ns();
-            server.subsystem().queue.drive().lock().put_away(at_ns).unwrap();
-            drop(server);
-            device = Device::open(&image).unwrap();
+            device = opened_again(server, &image);
         }
     }
 }

@@ -13,7 +13,8 @@ use tantalum_nvme::wire::command::Submission;
 use tantalum_nvme::wire::opcode::{admin, nvm, vendor};
 
 use crate::common::{
-    EndsWhenDropped, Host, UNIT, cut_and_attach, names, pattern, serve, small, subsystem, subsystem_on,
+    EndsWhenDropped, Host, UNIT, cut_and_attach, names, opened_again, pattern, serve, small, subsystem,
+    subsystem_on,
 };
 use crate::namespaces::{change, create, delete, format, identify, on, other_host, sanitize};
 
@@ -342,11 +343,7 @@ fn a_reservation_outlives_power_losses_and_the_server_if_a_host_wants_that() {
             assert_eq!((report(&mut c.io), write(&mut c)), ((0, 0, vec![]), 0));
         }
         drop((a, c));
-        assert!(server.close());
-        let at_ns = server.subsystem().queue.drive().lock().time_ns();
-        server.subsystem().queue.drive().lock().put_away(at_ns).unwrap();
-        drop(server);
-        device = Device::open(&image).unwrap();
+        device = opened_again(server, &image);
     }
 }
 

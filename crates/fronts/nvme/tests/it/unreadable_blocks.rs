@@ -10,7 +10,9 @@ use tantalum_nvme::server::Server;
 use tantalum_nvme::wire::opcode::{admin, nvm, vendor};
 
 use crate::common::witness::number;
-use crate::common::{Host, UNIT, attach, cut_and_attach, pattern, serve, small, subsystem, subsystem_on};
+use crate::common::{
+    Host, UNIT, attach, cut_and_attach, opened_again, pattern, serve, small, subsystem, subsystem_on,
+};
 use crate::namespaces::{change, create, delete, format, identify, on, sanitize, sanitize_status};
 
 const UNREADABLE: u16 = 0x281;
@@ -231,11 +233,7 @@ fn marks_are_kept_in_the_image() {
         }
         assert_eq!((read(&mut io, 1, 5, 4096), read(&mut io, 1, 6, 4096)), (UNREADABLE, 0));
         drop((io, admin));
-        assert!(server.close());
-        let at_ns = server.subsystem().queue.drive().lock().time_ns();
-        server.subsystem().queue.drive().lock().put_away(at_ns).unwrap();
-        drop(server);
-        device = Device::open(&image).unwrap();
+        device = opened_again(server, &image);
     }
 }
 
