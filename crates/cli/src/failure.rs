@@ -89,13 +89,11 @@ pub enum Failure {
     /// Standard input cannot be read.
     #[error("cannot read standard input: {0}")]
     Input(io::Error),
-    /// A recording cannot be begun, or is not whole.
-    #[error("{}: the recording {what}: {error}", path.display())]
+    /// A recording cannot be begun.
+    #[error("{}: the recording cannot be begun: {error}; name a file that does not exist, in a folder with room", path.display())]
     Recording {
         /// Its file.
         path: PathBuf,
-        /// What is wrong with it.
-        what: &'static str,
         /// The system's error.
         error: io::Error,
     },

@@ -10,7 +10,7 @@ use tantalum::{Access, Command, Device, NamespaceAttributes, NamespaceId, Status
 use tantalum_fuse::Pacing;
 use tantalum_nvme::addresses::Advertised;
 use tantalum_nvme::authentication::Hosts;
-use tantalum_nvme::serve::{Ending, Notice, Options, Served};
+use tantalum_nvme::serve::{Ending, Notice, Options, ServeError, Served};
 use tantalum_nvme_programs::DrivePrograms;
 use tantalum_record::blocks::BlockTape;
 use tantalum_report::table::count;
@@ -132,7 +132,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     // Without a handler a signal ends the process, and the next one recovers.
     let _ = ctrlc::set_handler(move || stopper.stop());
     let mut log = announce(options, &served, only_read)?;
-    let ended = served.wait(|notice| {
+    served.wait(|notice| {
         let line = line_of(&notice);
         match &mut log {
             Some(log) => log.add(&line),
@@ -140,12 +140,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
             None if !matches!(notice, Notice::Ended(Ok(Ending::Closed) | Err(_))) => output::complain(&line),
             None => {}
         }
-    });
-    if let (Some(tape), Some(path)) = (&serve_options.tape, &options.record) {
-        let broken = |error| Failure::Recording { path: path.clone(), what: "is not whole", error };
-        tape.flush().map_err(broken)?;
-    }
-    ended?;
+    })?;
     Ok(())
 }
 
@@ -154,11 +149,7 @@ fn tape(options: &ServeOptions, device: &Device) -> Result<Option<Arc<BlockTape>
     let Some(path) = &options.record else { return Ok(None) };
     let file = File::create_new(path).map_err(|error| {
         options.made.forget(&options.image);
-        Failure::Recording {
-            path: path.clone(),
-            what: "cannot be begun, it needs a name that is free",
-            error,
-        }
+        Failure::Recording { path: path.clone(), error }
     })?;
     Ok(Some(Arc::new(BlockTape::new(file, device.profile()))))
 }
@@ -219,6 +210,7 @@ fn line_of(notice: &Notice<'_>) -> String {
         Notice::Ended(Ok(Ending::PowerLost)) => {
             "stopped: the drive had lost power, so the next start recovers".to_owned()
         }
+        Notice::Ended(Err(error @ ServeError::Recording(_))) => format!("stopped: {error}"),
         Notice::Ended(Err(error)) => format!("stopped: {error}; the next start recovers"),
     }
 }

@@ -69,9 +69,14 @@ impl BlockTape {
         BlockTape(Mutex::new(writer))
     }
 
-    /// Adds an event. Failures are reported by [`BlockTape::flush`].
+    /// Adds an event. Failures are reported by [`BlockTape::check`] and [`BlockTape::flush`].
     pub fn take(&self, event: &BlockEvent<'_>) {
         self.0.lock().put(event);
+    }
+
+    /// Reports whether everything so far could be kept: what follows a failure is not in the recording.
+    pub fn check(&self) -> io::Result<()> {
+        self.0.lock().check()
     }
 
     /// Writes what waits in memory, and reports whether everything was kept.

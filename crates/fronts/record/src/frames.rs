@@ -67,6 +67,11 @@ impl FrameWriter {
     /// Writes what waits in memory, and reports whether everything was kept.
     pub fn flush(&mut self) -> io::Result<()> {
         self.write();
+        self.check()
+    }
+
+    /// Reports whether everything so far could be kept.
+    pub fn check(&self) -> io::Result<()> {
         match &self.failed {
             Some(error) => Err(io::Error::new(error.kind(), error.to_string())),
             None => Ok(()),

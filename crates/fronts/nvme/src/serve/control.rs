@@ -10,6 +10,7 @@ use tantalum_drive::{Answers, Pacing};
 use tantalum_image::mix;
 use tantalum_record::blocks::BlockEvent;
 
+use super::error::ServeError;
 use super::report::{BlockNamespace, Report, ServedReport};
 use super::stopper::Stopper;
 use crate::server::Server;
@@ -137,7 +138,7 @@ impl Subject for ControlContext {
             return Err("nothing is recorded; serve the drive with --record".to_owned());
         };
         tape.take(&BlockEvent::Ack(line));
-        Ok(())
+        tape.check().map_err(|error| ServeError::Recording(error).to_string())
     }
 
     fn stop(&self) -> Result<(), String> {

@@ -63,6 +63,9 @@ pub enum ServeError {
     /// Its namespaces are not known.
     #[error("{0}")]
     Namespaces(TableError),
+    /// The drive is shut down, and what was recorded is not whole.
+    #[error("the recording is not whole: {0}; make room and record again")]
+    Recording(io::Error),
     /// Connections did not end.
     #[error("connections did not end, so the image was left as if the process had been killed")]
     Stuck,

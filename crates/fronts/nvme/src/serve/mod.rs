@@ -191,6 +191,8 @@ impl Served {
         if ended.is_err() && is_idle {
             drive.lock().let_go();
         }
+        let kept = self.server.subsystem().tape.as_ref().map_or(Ok(()), |tape| tape.flush());
+        let ended = ended.and_then(|ending| kept.map(|()| ending).map_err(ServeError::Recording));
         notice(Notice::Ended(&ended));
         self.context.end().come(match &ended {
             Ok(Ending::Closed) => Ended::Closed,

@@ -9,7 +9,7 @@ use tantalum::{Command, Device, Lpn};
 use tantalum_control::Control;
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
 use tantalum_nvme::client::{Options, block_command, command};
-use tantalum_nvme::serve::Served;
+use tantalum_nvme::serve::{ServeError, Served};
 use tantalum_nvme::server::Server;
 use tantalum_nvme::subsystem::Subsystem;
 use tantalum_nvme::wire::opcode::{admin, nvm};
@@ -136,4 +136,27 @@ fn acknowledgements_come_through_the_control_socket() {
             Err(error) => assert!(!is_recorded && error.to_string().contains("--record"), "{error}"),
         }
     }
+}
+
+/// More than fits: what is acknowledged from then on is refused, and so is the end, and the drive is shut down all the same.
+#[test]
+fn a_recording_that_is_not_whole_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("drive.tant");
+    let device = Device::create(&image, &small()).unwrap();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let tape = Arc::new(BlockTape::new(full, device.profile()));
+    let mut options = serving(&image, Pacing::None);
+    options.tape = Some(Arc::clone(&tape));
+    let served = Served::start(device, &options).unwrap();
+    let stopper = served.stopper();
+    let serving = std::thread::spawn(move || served.wait(|_| {}));
+    let mut control = Control::connect(&image).unwrap();
+    control.acknowledge("in memory").unwrap();
+    tape.take(&BlockEvent::Write { offset: 0, data: &vec![0; 2 << 20], fua: false });
+    let refused = control.acknowledge("lost").unwrap_err().to_string();
+    assert!(refused.contains("not whole"), "{refused}");
+    stopper.stop();
+    assert!(matches!(serving.join().unwrap(), Err(ServeError::Recording(_))));
+    Device::open(&image).unwrap().shutdown(0).unwrap();
 }
