@@ -13,7 +13,7 @@ use crate::error::FtlError;
 use crate::metadata::Record;
 use crate::page_image::PageImage;
 use crate::reservation::{Reservation, finds_no_room};
-use crate::space::{BlockUse, Marked, Target};
+use crate::space::{BlockUse, Marked, Target, Wear};
 use crate::types::Seq;
 
 /// Journal pages reserved for failed programs.
@@ -46,9 +46,10 @@ impl Allocator {
         plane: PlaneId,
         block_use: BlockUse,
         marked: Marked,
+        wear: Wear,
     ) -> Option<BlockId> {
         let parts = &mut self.parts;
-        parts.space.take(plane, block_use, marked, &parts.nand)
+        parts.space.take(plane, block_use, marked, wear, &parts.nand)
     }
 
     /// Nothing in a block is needed any more.
@@ -85,9 +86,10 @@ impl Allocator {
         plane: PlaneId,
         block_use: BlockUse,
         marked: Marked,
+        wear: Wear,
         at_ns: Nanoseconds,
     ) -> Result<Option<BlockId>, FtlError> {
-        while let Some(block) = self.take_free(plane, block_use, marked) {
+        while let Some(block) = self.take_free(plane, block_use, marked, wear) {
             let erased = if self.space.is_erased(block) { Ok(true) } else { self.erase(block, at_ns) };
             match erased {
                 Ok(true) => {
@@ -120,7 +122,8 @@ impl Allocator {
             let plane = self.space.plane_to_open(target, elsewhere, &self.nand, at_ns);
             let Some(plane) = plane else { return Ok(false) };
             // a plane whose free blocks all failed has none left: the next one is tried
-            if let Some(block) = self.open_block(plane, BlockUse::Open, Marked::Ranked, at_ns)? {
+            let wear = self.space.wear_for(target);
+            if let Some(block) = self.open_block(plane, BlockUse::Open, Marked::Ranked, wear, at_ns)? {
                 self.space.give(target, block);
                 return Ok(true);
             }
@@ -251,7 +254,7 @@ impl Allocator {
         loop {
             let plane = self.space.system_plane(marked, &self.nand, at_ns);
             let plane = plane.ok_or(FtlError::CapacityExceeded)?;
-            if let Some(block) = self.open_block(plane, block_use, marked, at_ns)? {
+            if let Some(block) = self.open_block(plane, block_use, marked, Wear::Least, at_ns)? {
                 return Ok(block);
             }
         }

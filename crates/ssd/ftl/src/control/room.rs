@@ -234,16 +234,14 @@ impl Ftl {
         if self.checkpoint_is_due() {
             self.take_checkpoint(at_ns, false)?;
         }
-        let erases = self.counters.blocks_erased;
-        if self.space.wear_check_is_due(erases) {
-            self.level_wear(at_ns)?;
-        }
+        self.level_wear(at_ns)?;
         self.make_index_room(0, at_ns).map(drop)
     }
 
-    /// Moves a block of cold data, if the spread of erase counts is too wide (static wear levelling).
+    /// Moves a block of cold data, if the spread of erase counts is too wide.
     fn level_wear(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        match self.space.too_cold(self.config.wear_spread, &self.nand) {
+        let Parts { space, counters, config, nand, .. } = &mut self.allocator.parts;
+        match space.next_too_cold(counters.blocks_erased, config.wear_spread, nand) {
             Some(coldest) if self.spare_blocks() > 1 => self.collect_block(coldest, at_ns),
             _ => Ok(()),
         }

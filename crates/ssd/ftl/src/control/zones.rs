@@ -13,7 +13,7 @@ use crate::findings::{Audit, Finding};
 use crate::host_unit::HostUnit;
 use crate::metadata::Record;
 use crate::reservation::{Need, finds_no_room};
-use crate::space::{BlockUse, Marked, PageSummary};
+use crate::space::{BlockUse, Marked, PageSummary, Wear};
 use crate::spare::{self, Kind, Spare};
 use crate::types::{Lpn, Metadata, Seq};
 use crate::zones::{
@@ -233,7 +233,7 @@ impl Allocator {
             let Parts { space, zones, nand, .. } = &self.parts;
             let taken = zones.as_ref().into_iter().flat_map(|zones| zones.blocks_of(zone));
             let plane = space.zone_plane(taken, nand, at_ns).ok_or(FtlError::CapacityExceeded)?;
-            if let Some(block) = self.open_block(plane, BlockUse::Zone, Marked::Ranked, at_ns)? {
+            if let Some(block) = self.open_block(plane, BlockUse::Zone, Marked::Ranked, Wear::Least, at_ns)? {
                 return Ok(block);
             }
         }

@@ -41,6 +41,15 @@ pub enum Marked {
     Never,
 }
 
+/// Which of a plane's free blocks is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wear {
+    /// The one that was erased least.
+    Least,
+    /// The one that was erased most: its data will stay.
+    Most,
+}
+
 /// What is remembered of a page that was programmed, for its block.
 #[derive(Clone, Copy, Debug)]
 pub struct PageSummary {
@@ -170,12 +179,17 @@ impl Blocks {
         plane: PlaneId,
         block_use: BlockUse,
         marked: Marked,
+        wear: Wear,
         nand: &Nand,
     ) -> Option<BlockId> {
+        let erases = |block| match wear {
+            Wear::Least => nand.erase_count(block),
+            Wear::Most => u32::MAX - nand.erase_count(block),
+        };
         let rank = |FreeBlock { block, ready_ns }: FreeBlock| {
             let last = self.marked[block.index()] == self.recovering;
             let waits = !nand.wait_is_free(ready_ns);
-            (last, waits, nand.erase_count(block), !self.erased[block.index()])
+            (last, waits, erases(block), !self.erased[block.index()])
         };
         // no block ranks before a fresh one that was never erased, and a drive that was never full has many
         let no_marks = self.free_marked == 0 && !self.recovering;
@@ -311,6 +325,11 @@ impl Blocks {
         self.free_marked = 0;
     }
 
+    /// Blocks of the drive, whatever their use.
+    pub fn count(&self) -> u32 {
+        self.uses.len() as u32
+    }
+
     /// The value of collecting a block now (cost-benefit): its age times the fraction freed, divided by the cost of
     /// moving the rest. The scale keeps integers exact.
     pub fn benefit(&self, block: BlockId, valid: u32, units_per_block: u32, now: Seq) -> u128 {
@@ -318,14 +337,6 @@ impl Blocks {
         let age = u128::from(now.0 - self.last_step[block.index()].0) + 1;
         let freed = u128::from(units_per_block - valid);
         age * freed * 1_000_000 / (2 * u128::from(valid)).max(1)
-    }
-
-    /// The least-worn closed block, for static wear levelling.
-    pub fn coldest(&self, nand: &Nand) -> Option<BlockId> {
-        (0..self.uses.len() as u32)
-            .map(BlockId)
-            .filter(|block| self.uses[block.index()] == BlockUse::Closed)
-            .min_by_key(|block| nand.erase_count(*block))
     }
 
     /// All blocks with this use.

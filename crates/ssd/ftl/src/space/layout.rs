@@ -4,9 +4,9 @@
 //! checkpoint, dump and recover (hazard 11 of docs/internals/hazards.md). Bad blocks count as absent: as their number grows, the
 //! streams become narrower, down to the minimum that the drive needs to accept writes.
 
-use serde::{Deserialize, Serialize};
 use tantalum_nand::{Geometry, UNIT_BYTES};
 
+use super::VictimPolicy;
 use crate::error::LayoutError;
 use crate::file_lists::ListsPlan;
 use crate::map::OPEN_LOGS;
@@ -30,16 +30,6 @@ impl CheckpointInterval {
     /// one; a full drive takes a checkpoint after a sixteenth of its capacity was written. A longer interval saves
     /// little and lengthens recovery in proportion: docs/recovery.md has the figures.
     pub const DEFAULT: CheckpointInterval = CheckpointInterval::HostUnitsForEachUnit(64);
-}
-
-/// How garbage collection chooses a victim. Profiles call them `greedy` and `cost-benefit`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum VictimPolicy {
-    /// Fewest valid units.
-    Greedy,
-    /// Most space freed for the work, older blocks first.
-    CostBenefit,
 }
 
 /// The configuration of a drive's FTL.

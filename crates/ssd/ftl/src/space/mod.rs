@@ -22,6 +22,8 @@ mod free;
 mod handles;
 mod layout;
 mod stream;
+mod victim;
+mod wear;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -30,15 +32,15 @@ use tantalum_canaries::guard;
 use tantalum_nand::{BlockId, Geometry, Nand, NandError, Nanoseconds, PageId, PlaneId};
 
 use self::blocks::Blocks;
-pub use self::blocks::{BlockUse, Marked, PageSummary};
+pub use self::blocks::{BlockUse, Marked, PageSummary, Wear};
 pub use self::handles::{HandlesIn, handles_in};
-pub use self::layout::{
-    CheckpointInterval, FtlConfig, JOURNAL_RESERVE_BLOCKS, Layout, VictimPolicy, map_bytes,
-};
+pub use self::layout::{CheckpointInterval, FtlConfig, JOURNAL_RESERVE_BLOCKS, Layout, map_bytes};
 #[cfg(test)]
 pub use self::stream::Stream;
 use self::stream::Streams;
 pub use self::stream::Target;
+pub use self::victim::VictimPolicy;
+use self::wear::WearLevelling;
 use crate::error::FtlError;
 use crate::key::NamespaceId;
 use crate::map::Map;
@@ -47,9 +49,6 @@ use crate::types::Seq;
 
 /// The maximum number of partial blocks that are remembered; recovery reads this many more.
 const PARTIAL_BLOCKS: usize = 16;
-
-/// Average erases per block between two checks of the wear spread: one in this many.
-const WEAR_CHECKS_PER_CYCLE: u32 = 8;
 
 /// The good blocks of a drive beyond those that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,8 +77,8 @@ pub(crate) struct Space {
     failing: Vec<BlockId>,
     /// Whether the drive reached the end of its life because its last free blocks failed.
     exhausted: bool,
-    /// Number of erases at which wear is checked next.
-    next_wear_check: u64,
+    /// Blocks whose data keep them from wearing.
+    wear: WearLevelling,
     /// Blocks that are not retired.
     good_blocks: u32,
     /// The newest step programmed into a block that lost units, when it did.
@@ -97,7 +96,7 @@ impl Space {
             partial: Vec::new(),
             failing: Vec::new(),
             exhausted: false,
-            next_wear_check: 0,
+            wear: WearLevelling::default(),
             good_blocks: geometry.blocks() - bad_blocks(nand),
             newest_loss: Seq(0),
             geometry,
@@ -150,14 +149,25 @@ impl Space {
         plane: PlaneId,
         block_use: BlockUse,
         marked: Marked,
+        wear: Wear,
         nand: &Nand,
     ) -> Option<BlockId> {
-        let block = self.blocks.take(plane, block_use, marked, nand)?;
+        let block = self.blocks.take(plane, block_use, marked, wear, nand)?;
         debug_assert!(
             !self.streams.blocks().any(|open| open == block),
             "block {block} is taken for {block_use:?} while a stream writes to it"
         );
         Some(block)
+    }
+
+    /// Which free block a stream takes. What is moved has stayed for long: while wear is uneven it goes to worn blocks.
+    pub fn wear_for(&self, target: Target) -> Wear {
+        match target {
+            Target::Collect | Target::LogCopies(_) | Target::HandleCopies(_) if self.wear.is_uneven() => {
+                Wear::Most
+            }
+            _ => Wear::Least,
+        }
     }
 
     /// Takes a free block that needs no erase.
@@ -467,17 +477,9 @@ impl Space {
         self.streams.copies_without_block()
     }
 
-    /// The block to collect next. The policies are [`VictimPolicy`]'s.
+    /// The block to collect next.
     pub fn choose_victim(&self, policy: VictimPolicy, map: &mut Map, now: Seq) -> Option<BlockId> {
-        match policy {
-            VictimPolicy::Greedy => map.fewest_valid(),
-            VictimPolicy::CostBenefit => {
-                let (map, units_per_block) = (&*map, self.geometry.units_per_block());
-                let benefit =
-                    |block: &BlockId| self.blocks.benefit(*block, map.valid(*block), units_per_block, now);
-                map.candidates().max_by_key(benefit)
-            }
-        }
+        victim::choose(policy, &self.blocks, self.geometry.units_per_block(), map, now)
     }
 
     /// The planes on which a namespace's logs have no open block and find no free one.
@@ -504,22 +506,10 @@ impl Space {
         map.remove_candidate(victim);
     }
 
-    /// Whether wear is due to be checked after this many erases. If it is, it was checked when this returns.
-    pub fn wear_check_is_due(&mut self, erases: u64) -> bool {
-        let is_due = erases >= self.next_wear_check;
-        if is_due {
-            self.next_wear_check = erases + u64::from(self.geometry.blocks().div_ceil(WEAR_CHECKS_PER_CYCLE));
-        }
-        is_due
-    }
-
-    /// The least-worn closed block, if the most-worn block has been erased more than `spread` times more often: cold data are in
-    /// the way of its reuse (static wear levelling).
-    pub fn too_cold(&self, spread: u32, nand: &Nand) -> Option<BlockId> {
-        let coldest = self.blocks.coldest(nand)?;
-        let most =
-            (0..self.geometry.blocks()).map(|block| nand.erase_count(BlockId(block))).max().unwrap_or(0);
-        (most - nand.erase_count(coldest) > spread).then_some(coldest)
+    /// The block whose data are to be moved after this many erases, because they keep it from wearing (static wear levelling).
+    #[inline]
+    pub fn next_too_cold(&mut self, erases: u64, spread: u32, nand: &Nand) -> Option<BlockId> {
+        self.wear.next(erases, spread, &self.blocks, nand)
     }
 
     // -- blocks that go bad -------------------------------------------------------------------------------------

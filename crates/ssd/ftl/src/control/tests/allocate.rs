@@ -5,7 +5,7 @@ use tantalum_nand::{
 use super::super::*;
 use crate::host_unit::HostUnit;
 use crate::key::{Key, NamespaceAttributes};
-use crate::space::{BlockUse, FtlConfig, Marked};
+use crate::space::{BlockUse, FtlConfig, Marked, Wear};
 use crate::tenants::records::KvRecord;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::Lpn;
@@ -27,7 +27,7 @@ fn write(ftl: &mut Ftl, lpn: u32) -> Result<Nanoseconds, FtlError> {
 fn leave(ftl: &mut Ftl, free: u32) {
     while ftl.space.free_blocks() > free {
         let plane = PlaneId((0..2).max_by_key(|plane| ftl.space.blocks().free_in(PlaneId(*plane))).unwrap());
-        ftl.take_free(plane, BlockUse::Bad, Marked::Ranked).unwrap();
+        ftl.take_free(plane, BlockUse::Bad, Marked::Ranked, Wear::Least).unwrap();
     }
 }
 
@@ -39,10 +39,11 @@ fn with_freed_blocks(scheduling: Scheduling) -> (Ftl, [BlockId; 2]) {
     let now_ns = ftl.nand.programs_done_ns();
     ftl.nand.advance(now_ns);
     let planes = [PlaneId(0), PlaneId(1)];
-    let [one, other] = planes.map(|plane| ftl.take_free(plane, BlockUse::Open, Marked::Ranked).unwrap());
-    let late = ftl.take_free(planes[0], BlockUse::Open, Marked::Ranked).unwrap();
+    let [one, other] =
+        planes.map(|plane| ftl.take_free(plane, BlockUse::Open, Marked::Ranked, Wear::Least).unwrap());
+    let late = ftl.take_free(planes[0], BlockUse::Open, Marked::Ranked, Wear::Least).unwrap();
     for (plane, block) in [(planes[0], one), (planes[1], other)] {
-        while ftl.take_free(plane, BlockUse::Bad, Marked::Ranked).is_some() {}
+        while ftl.take_free(plane, BlockUse::Bad, Marked::Ranked, Wear::Least).is_some() {}
         ftl.release_block(block);
     }
     let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
@@ -57,7 +58,7 @@ fn with_freed_blocks(scheduling: Scheduling) -> (Ftl, [BlockId; 2]) {
 fn a_block_that_need_not_wait_for_garbage_collection_is_opened_first() {
     let take = |scheduling| {
         let (mut ftl, blocks) = with_freed_blocks(scheduling);
-        let taken = ftl.take_free(PlaneId(0), BlockUse::Open, Marked::Ranked).unwrap();
+        let taken = ftl.take_free(PlaneId(0), BlockUse::Open, Marked::Ranked, Wear::Least).unwrap();
         blocks.iter().position(|block| *block == taken)
     };
     assert_eq!([Scheduling::ReadFirst, Scheduling::Fifo].map(take), [Some(0), Some(1)]);

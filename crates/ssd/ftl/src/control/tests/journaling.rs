@@ -5,7 +5,7 @@ use tantalum_nand::{
 use super::super::allocate::SPARE_PAGES;
 use super::super::*;
 use crate::host_unit::HostUnit;
-use crate::space::{BlockUse, FtlConfig, Marked};
+use crate::space::{BlockUse, FtlConfig, Marked, Wear};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::Lpn;
 
@@ -85,7 +85,7 @@ fn records_without_a_block_wait_for_one() {
     assert!(!waiting.is_empty());
     let mut taken = Vec::new();
     for plane in (0..ftl.geometry.planes()).map(PlaneId) {
-        while let Some(block) = ftl.take_free(plane, BlockUse::Open, Marked::Ranked) {
+        while let Some(block) = ftl.take_free(plane, BlockUse::Open, Marked::Ranked, Wear::Least) {
             taken.push((plane, block));
         }
     }
@@ -147,7 +147,7 @@ fn no_block_is_erased_for_a_page_of_records_in_hand() {
     // every free block has to be erased before it is used
     let mut used = Vec::new();
     for plane in (0..ftl.geometry.planes()).map(PlaneId) {
-        while let Some(block) = ftl.take_free(plane, BlockUse::Open, Marked::Ranked) {
+        while let Some(block) = ftl.take_free(plane, BlockUse::Open, Marked::Ranked, Wear::Least) {
             used.push(block);
         }
     }

@@ -21,7 +21,7 @@ use super::{Ftl, Parts};
 use crate::error::FtlError;
 use crate::metadata::{JournalPage, Record};
 use crate::reservation::{Need, Purpose};
-use crate::space::{BlockUse, Marked};
+use crate::space::{BlockUse, Marked, Wear};
 use crate::types::Seq;
 
 impl Ftl {
@@ -35,7 +35,7 @@ impl Ftl {
 impl Ftl {
     /// A free block of a plane goes bad.
     pub(crate) fn lose_free_block(&mut self, plane: PlaneId) {
-        let block = self.take_free(plane, BlockUse::Bad, Marked::Ranked).expect("one is free");
+        let block = self.take_free(plane, BlockUse::Bad, Marked::Ranked, Wear::Least).expect("one is free");
         self.retire(block).unwrap();
     }
 
@@ -61,3 +61,4 @@ impl Parts {
         self.space.blocks_mut().release_erased(plane, block, &self.nand);
     }
 }
+mod wear;

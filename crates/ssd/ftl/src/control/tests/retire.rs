@@ -6,7 +6,7 @@ use crate::key::{Key, NamespaceAttributes};
 use crate::map::Owner;
 use crate::metadata::Record;
 use crate::placement::Handle;
-use crate::space::{BlockUse, FtlConfig, Marked, PageSummary};
+use crate::space::{BlockUse, FtlConfig, Marked, PageSummary, Wear};
 use crate::tenants::records::KvRecord;
 use crate::test_support::CONFIG;
 use crate::types::{Lpn, Seq};
@@ -119,12 +119,14 @@ fn streams_become_narrower_as_blocks_go_bad_until_the_drive_is_read_only() {
     assert_eq!((spare.available, spare.total), (80 - ftl.space.layout().least_blocks, spare.available));
     let width = ftl.space.layout().host_width;
     for left in (0..spare.total).rev() {
-        let block = ftl.take_free(tantalum_nand::PlaneId(left % 2), BlockUse::Bad, Marked::Ranked).unwrap();
+        let block = ftl
+            .take_free(tantalum_nand::PlaneId(left % 2), BlockUse::Bad, Marked::Ranked, Wear::Least)
+            .unwrap();
         ftl.retire(block).unwrap();
         assert_eq!((ftl.spare_good_blocks().available, ftl.is_read_only()), (left, false));
     }
     assert!(ftl.space.layout().host_width <= width && ftl.space.layout().host_width == 1);
-    let block = ftl.take_free(tantalum_nand::PlaneId(0), BlockUse::Bad, Marked::Ranked).unwrap();
+    let block = ftl.take_free(tantalum_nand::PlaneId(0), BlockUse::Bad, Marked::Ranked, Wear::Least).unwrap();
     ftl.retire(block).unwrap();
     assert!(ftl.is_read_only());
 }
@@ -132,7 +134,8 @@ fn streams_become_narrower_as_blocks_go_bad_until_the_drive_is_read_only() {
 #[test]
 fn a_loss_asks_for_a_checkpoint_only_if_none_covers_the_block() {
     let mut ftl = ftl();
-    let block = ftl.take_free(tantalum_nand::PlaneId(0), BlockUse::Closed, Marked::Ranked).unwrap();
+    let block =
+        ftl.take_free(tantalum_nand::PlaneId(0), BlockUse::Closed, Marked::Ranked, Wear::Least).unwrap();
     let step = ftl.log.checkpoint_step();
     let programmed = |step| PageSummary { step, marked: false, plain: false };
     ftl.space.blocks_mut().programmed(block, programmed(step));
