@@ -6,8 +6,8 @@ use super::experiment::{Experiment, Run, Settings, processors};
 #[cfg(feature = "rocksdb")]
 use super::kaml_rocks;
 use super::{
-    calibrate_openssd, couch, durassd_device, kaml_conflicts, kaml_device, kaml_scale, kaml_store, pebble,
-    pebble_fs, share_ext4, suspension, swwal, willow_programs, willow_rpc, willow_store,
+    calibrate_openssd, couch, durassd_device, fidelity, kaml_conflicts, kaml_device, kaml_scale, kaml_store,
+    pebble, pebble_fs, share_ext4, suspension, swwal, willow_programs, willow_rpc, willow_store,
 };
 #[cfg(feature = "servers")]
 use super::{durassd_server, pgbench, share, tpcc, ycsb};
@@ -70,6 +70,15 @@ pub const ALL: &[Experiment] = &[
         scale: 1.0,
         processors: None,
         run: kaml_device::calibrate,
+    },
+    Experiment {
+        name: "fidelity",
+        about: "write amplification, rates and latencies beside theory",
+        needs: "",
+        feature: None,
+        scale: 1.0,
+        processors: None,
+        run: fidelity::run,
     },
     Experiment {
         name: "suspend-wuhe",

@@ -14,6 +14,7 @@ mod durassd_device;
 #[cfg(feature = "servers")]
 mod durassd_server;
 mod experiment;
+mod fidelity;
 #[cfg(feature = "servers")]
 mod innodb;
 #[cfg(feature = "rocksdb")]
