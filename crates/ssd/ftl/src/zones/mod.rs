@@ -17,7 +17,11 @@ use tantalum_nand::{BlockId, Geometry, Nanoseconds};
 
 pub(crate) use self::found::{KeptZone, ZONE_BYTES, ZonesFold, ZonesFound, decode_zones};
 pub(crate) use self::place::ZonePlace;
+use crate::key::NamespaceId;
 use crate::types::{Lpn, Seq};
+
+/// The number that no key-value namespace of a drive with zones has: a host that counts namespaces gives it to the zones.
+pub const ZONED_NAMESPACE: NamespaceId = NamespaceId(1);
 
 /// A zone, from 0 to the drive's last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]

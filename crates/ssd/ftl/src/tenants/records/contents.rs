@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tantalum_nand::Ppn;
 use tantalum_nand::{Array, Geometry, Nand, UNIT_BYTES, checksum_of};
 
+use super::first_number;
 use super::index::{Entry, Index};
 #[cfg(test)]
 use super::record::RecordPlace;
@@ -15,6 +16,7 @@ use super::residence::{ENTRY_BYTES, InCheckpoint, NAMESPACE_BYTES};
 use crate::error::FtlError;
 use crate::key::{NamespaceAttributes, NamespaceId};
 use crate::metadata::{CheckpointBytes, take_word};
+use crate::space::FtlConfig;
 use crate::tenants::CheckpointReader;
 
 /// A namespace as of a checkpoint.
@@ -193,7 +195,7 @@ impl RecordsKept {
     pub fn decode(kept: &mut CheckpointReader<'_>) -> Option<RecordsKept> {
         let end = kept.first_byte as usize + kept.bytes.len();
         let bytes = &mut kept.bytes;
-        let last_namespace = take_word(bytes)?.try_into().ok()?;
+        let last_namespace = u32::try_from(take_word(bytes)?).ok()?.max(first_number(kept.config) - 1);
         let count = take_word(bytes)?;
         if count > (bytes.len() / NAMESPACE_BYTES) as u64 {
             return None;
@@ -219,11 +221,11 @@ impl RecordsKept {
             });
         }
         let records = RecordsKept { last_namespace, namespaces };
-        records.is_possible(kept.config.logical_units, kept.geometry).then_some(records)
+        records.is_possible(kept.config, kept.geometry).then_some(records)
     }
 
-    /// Whether a drive of this many units and places can have had these namespaces.
-    fn is_possible(&self, logical_units: u32, geometry: &Geometry) -> bool {
+    /// Whether a drive of this configuration and places can have had these namespaces.
+    fn is_possible(&self, config: &FtlConfig, geometry: &Geometry) -> bool {
         let places = geometry.units();
         let entry = |entry: &Entry| {
             let place = entry.place;
@@ -233,8 +235,8 @@ impl RecordsKept {
         in_order
             && self.namespaces.iter().all(|contents| {
                 let mut last = 0;
-                (1..=self.last_namespace).contains(&contents.namespace.0)
-                    && contents.attributes.is_possible(logical_units, geometry)
+                (first_number(config)..=self.last_namespace).contains(&contents.namespace.0)
+                    && contents.attributes.is_possible(config.logical_units, geometry)
                     && contents.entries.entries().all(|each| {
                         let follows = each.hash >= last;
                         last = each.hash;
@@ -246,17 +248,23 @@ impl RecordsKept {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Records;
     use super::*;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+    use crate::zones::{ZONED_NAMESPACE, ZonesConfig};
 
     fn decode(bytes: &[u8]) -> Option<RecordsKept> {
+        decode_for(&CONFIG, bytes)
+    }
+
+    fn decode_for(config: &FtlConfig, bytes: &[u8]) -> Option<RecordsKept> {
         // what is decoded need not begin where the checkpoint does
         let checkpoint = Arc::new([&[9; 3], bytes].concat().into());
         RecordsKept::decode(&mut CheckpointReader {
             bytes,
             first_byte: 3,
             checkpoint: &checkpoint,
-            config: &CONFIG,
+            config,
             geometry: &GEOMETRY,
         })
     }
@@ -324,5 +332,21 @@ mod tests {
         let mut bytes = encoded(&RecordsKept { last_namespace: 1, namespaces: vec![sample(1)] });
         bytes[8..16].copy_from_slice(&u64::MAX.to_le_bytes());
         assert_eq!(decode(&bytes), None, "more namespaces than bytes");
+    }
+
+    #[test]
+    fn a_drive_with_zones_has_no_namespace_with_their_number() {
+        let zones = Some(ZonesConfig { count: 2, planes: 1, max_open: 1, max_active: 1 });
+        let config = FtlConfig { zones, ..CONFIG };
+        let decode = |last_namespace, namespaces| {
+            decode_for(&config, &encoded(&RecordsKept { last_namespace, namespaces }))
+        };
+        let sample = |namespace| NamespaceContents::sample(NamespaceId(namespace), 3);
+        let last = |kept: Option<RecordsKept>| kept.map(|kept| kept.last_namespace);
+        assert_eq!(last(decode(0, Vec::new())), Some(ZONED_NAMESPACE.0), "from before there was one");
+        assert_eq!(last(decode(2, vec![sample(2)])), Some(2));
+        assert_eq!(last(decode(2, vec![sample(1), sample(2)])), None);
+        assert_eq!(Records::new(&config).next_namespace(), NamespaceId(2));
+        assert_eq!(Records::new(&CONFIG).next_namespace(), NamespaceId(1));
     }
 }

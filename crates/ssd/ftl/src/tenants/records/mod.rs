@@ -55,6 +55,7 @@ use crate::metadata::{CheckpointBytes, MetadataLog, UnderWay};
 use crate::space::{FtlConfig, Space};
 use crate::spare::{Mark, Spare};
 use crate::types::{HashMap, Seq};
+use crate::zones::ZONED_NAMESPACE;
 #[cfg(test)]
 pub(crate) use record::{CHUNK_BYTES, UnitImage, spare as record_spare};
 #[cfg(feature = "canaries")]
@@ -197,10 +198,16 @@ pub(crate) struct Records {
     index_limit: Option<u64>,
 }
 
+/// The number of a drive's first namespace: not [`ZONED_NAMESPACE`] on a drive with zones.
+pub(super) fn first_number(config: &FtlConfig) -> u32 {
+    if config.zones.is_some() { ZONED_NAMESPACE.0 + 1 } else { 1 }
+}
+
 impl Records {
     /// No namespaces.
     pub fn new(config: &FtlConfig) -> Records {
-        Records { index_limit: config.index_dram_bytes, ..Records::default() }
+        let last_namespace = first_number(config) - 1;
+        Records { index_limit: config.index_dram_bytes, last_namespace, ..Records::default() }
     }
 
     /// Whether there are no namespaces.
