@@ -23,6 +23,8 @@ pub enum Event {
     Reservation,
     /// Attributes of namespaces have changed, or which of them the controller has.
     Namespaces,
+    /// Zones have changed their state without a command that does so.
+    Zones,
 }
 
 /// Bits of the critical warning in the SMART log page, which also enable its events.
@@ -52,17 +54,21 @@ const _: () = assert!(
 /// As [`NAMESPACE_NOTICES`], of telemetry that the drive has kept.
 pub const TELEMETRY_NOTICES: u32 = 1 << 10;
 
-/// Valid values of the feature: critical warnings, including those that never occur, and the existing notices.
+/// As [`NAMESPACE_NOTICES`], of zones that have changed.
+pub const ZONE_NOTICES: u32 = 1 << 27;
+
+/// Valid values of the feature on a drive without zones: critical warnings, including those that never occur, and the existing notices.
 pub const CONFIGURABLE: u32 = 0xff | NAMESPACE_NOTICES | TELEMETRY_NOTICES;
 
 impl Event {
-    const ALL: [Event; 6] = [
+    const ALL: [Event; 7] = [
         Event::ReadOnly,
         Event::SpareLow,
         Event::Sanitized,
         Event::Reservation,
         Event::Namespaces,
         Event::Telemetry,
+        Event::Zones,
     ];
 
     /// The log page with details; reading it allows the next event of this type to be reported.
@@ -73,6 +79,7 @@ impl Event {
             Event::Sanitized => id::SANITIZE,
             Event::Telemetry => id::TELEMETRY_CONTROLLER,
             Event::Reservation => id::RESERVATIONS,
+            Event::Zones => id::CHANGED_ZONES,
         }
     }
 
@@ -84,6 +91,7 @@ impl Event {
             Event::SpareLow => warning::SPARE_LOW.into(),
             Event::Namespaces => NAMESPACE_NOTICES,
             Event::Telemetry => TELEMETRY_NOTICES,
+            Event::Zones => ZONE_NOTICES,
         }
     }
 
@@ -94,6 +102,7 @@ impl Event {
             Event::SpareLow => (1, 2),
             Event::Namespaces => (2, 0),
             Event::Telemetry => (2, 2),
+            Event::Zones => (2, 0xef),
             // specific to a command set
             Event::Reservation => (6, 0),
             Event::Sanitized => (6, 1),
@@ -113,6 +122,8 @@ pub struct Events {
     warnings: u8,
     /// Namespaces that have changed since the host last read the list of changes, in order.
     changed: Vec<u32>,
+    /// Whether all zones have changed since the host last read the list of these.
+    have_zones_changed: bool,
 }
 
 impl Events {
@@ -151,6 +162,17 @@ impl Events {
         let before = self.due.len();
         self.add(Event::Namespaces);
         self.due.len() > before
+    }
+
+    /// All zones have changed.
+    pub fn change_zones(&mut self) {
+        self.have_zones_changed = true;
+        self.add(Event::Zones);
+    }
+
+    /// Whether all zones have changed since the host last read the list of these.
+    pub fn have_zones_changed(&self) -> bool {
+        self.have_zones_changed
     }
 
     /// A Sanitize has ended.
@@ -209,6 +231,9 @@ impl Events {
         self.unread.retain(|&unread| unread != log_page);
         if log_page == id::CHANGED_NAMESPACES {
             self.changed.clear();
+        }
+        if log_page == id::CHANGED_ZONES {
+            self.have_zones_changed = false;
         }
     }
 
@@ -270,5 +295,6 @@ mod tests {
         assert_eq!(Event::Sanitized.result(), 0x81_0106);
         assert_eq!(Event::Telemetry.result(), 0x08_0202);
         assert_eq!(Event::Reservation.result(), 0x80_0006);
+        assert_eq!(Event::Zones.result(), 0xbf_ef02);
     }
 }

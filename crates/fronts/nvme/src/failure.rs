@@ -1,6 +1,6 @@
 //! How a command fails: the standard's status codes (Base, section 3.3.3.2.1).
 
-use tantalum::Status;
+use tantalum::{Status, ZoneRefusal};
 
 /// A status code other than success.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,6 +103,8 @@ codes! {
     SELF_TEST_IN_PROGRESS = 0x11d,
     /// A namespace of a command set that has none to be created.
     COMMAND_SET_UNSUPPORTED = 0x129,
+    /// No such combination of command sets.
+    COMMAND_SET_COMBINATION = 0x12b,
     /// Too many Aborts.
     ABORT_LIMIT = 0x103,
     /// Too many Asynchronous Event Requests.
@@ -131,6 +133,20 @@ codes! {
     INCOMPATIBLE_NAMESPACE = 0x185,
     /// A copy that was to be made without moving data.
     FAST_COPY_NOT_POSSIBLE = 0x186,
+    /// Blocks beyond a zone, or beyond what can be written of it.
+    ZONE_BOUNDARY = 0x1b8,
+    /// The zone is full.
+    ZONE_FULL = 0x1b9,
+    /// The zone accepts no writes, as the drive does not.
+    ZONE_READ_ONLY = 0x1ba,
+    /// A write that does not begin at the zone's write pointer.
+    ZONE_INVALID_WRITE = 0x1bc,
+    /// More active zones than there can be.
+    TOO_MANY_ACTIVE_ZONES = 0x1bd,
+    /// More open zones than there can be.
+    TOO_MANY_OPEN_ZONES = 0x1be,
+    /// A state that the zone cannot have next.
+    ZONE_TRANSITION = 0x1bf,
     /// Old data could not be erased (Write Fault).
     MEDIA_ERASE = 0x280,
     /// Flash could not be read.
@@ -235,14 +251,27 @@ impl From<Status> for Failure {
             Status::RecordUnreadable { .. } => Failure::RECORD_UNREADABLE,
             Status::CapacityExceeded => Failure::CAPACITY_EXCEEDED,
             Status::Unreadable { .. } | Status::ZoneUnreadable { .. } => Failure::UNREADABLE,
-            // no host reaches zones through this server
-            Status::Zone(_) => Failure::INVALID_FIELD,
+            Status::Zone(refusal) => refusal.into(),
             Status::ReadOnly | Status::WriteProtected(_) => Failure::WRITE_PROTECTED,
             Status::PowerLost => Failure::POWER_LOSS,
             Status::OutOfBuffers { .. } => Failure::NOT_READY,
             Status::Host(_) | Status::Damaged(_) | Status::Unfinished(_) | Status::Internal(_) => {
                 Failure::INTERNAL
             }
+        }
+    }
+}
+
+impl From<ZoneRefusal> for Failure {
+    fn from(refusal: ZoneRefusal) -> Failure {
+        match refusal {
+            ZoneRefusal::NoSuchZone { .. } => Failure::OUT_OF_RANGE,
+            ZoneRefusal::Boundary { .. } => Failure::ZONE_BOUNDARY,
+            ZoneRefusal::Full { .. } => Failure::ZONE_FULL,
+            ZoneRefusal::InvalidWrite { .. } => Failure::ZONE_INVALID_WRITE,
+            ZoneRefusal::TooManyActive { .. } => Failure::TOO_MANY_ACTIVE_ZONES,
+            ZoneRefusal::TooManyOpen { .. } => Failure::TOO_MANY_OPEN_ZONES,
+            ZoneRefusal::Transition { .. } => Failure::ZONE_TRANSITION,
         }
     }
 }

@@ -39,6 +39,8 @@ pub fn record(tape: &BlockTape, io: IoCommand, space: &BlockSpace, data: &[u8], 
         IoCommand::WriteUncorrectable(_) => tape.take(&BlockEvent::Other("Write Uncorrectable")),
         IoCommand::Copy(..) => tape.take(&BlockEvent::Other("Copy")),
         IoCommand::KeyValue(_) => tape.take(&BlockEvent::Other("a command on records")),
+        IoCommand::Zones(command) if !command.changes() => {}
+        IoCommand::Zones(_) => tape.take(&BlockEvent::Other("a command on zones")),
         IoCommand::Vendor(_) => tape.take(&BlockEvent::Other("a vendor command")),
     }
 }

@@ -16,7 +16,7 @@ use crate::authentication::Hosts;
 use crate::budget::SharedBudget;
 use crate::controller::{Controller, ControllerKind, Peer};
 use crate::errors::ErrorLog;
-use crate::events::critical_warning;
+use crate::events::{critical_warning, warning};
 use crate::history::History;
 use crate::history::events::Happened;
 use crate::mailbox::Mailbox;
@@ -205,7 +205,7 @@ impl Subsystem {
                 return None;
             }
             let id = controllers.free_id();
-            let has_command_sets = self.namespaces.have_records();
+            let has_command_sets = self.namespaces.have_other_sets();
             let controller =
                 Controller::new(id, kind, host, keep_alive_ms, admin, warnings, has_command_sets);
             controllers.attach_known(&controller, table);
@@ -260,6 +260,10 @@ impl Subsystem {
             self.history.telemetry.note(self, &format!("critical warning {warnings:#x}"));
         }
         for controller in concerned {
+            let is_read_only_now = warnings & !controller.warnings() & warning::READ_ONLY != 0;
+            if is_read_only_now && self.namespaces.have_zones() {
+                controller.tell_zones();
+            }
             controller.warn(warnings, &self.namespaces.view(&controller).numbers());
         }
     }

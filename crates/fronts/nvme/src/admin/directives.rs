@@ -32,7 +32,7 @@ fn check(context: &Context<'_>, number: u32) -> Result<(), Failure> {
         None => Err(Failure::INVALID_OPCODE),
         Some(_) if is_block => Ok(()),
         // its hosts cannot name a handle
-        Some(_) if context.view.key_value(number).is_some() => Err(Failure::PLACEMENT_DISABLED),
+        Some(_) if context.subsystem.namespaces.is_of_drive(number) => Err(Failure::PLACEMENT_DISABLED),
         Some(_) => Err(Failure::INVALID_NAMESPACE),
     }
 }

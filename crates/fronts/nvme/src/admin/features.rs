@@ -4,7 +4,7 @@ use super::context::Context;
 use super::namespaces::wait;
 use super::placement;
 use crate::controller::{Controller, ControllerKind, QueueRefusal};
-use crate::events::CONFIGURABLE;
+use crate::events::{CONFIGURABLE, ZONE_NOTICES};
 use crate::failure::Failure;
 use crate::history::events::Happened;
 use crate::io::Transfer;
@@ -15,7 +15,7 @@ use crate::wire::command::Submission;
 use crate::wire::feature as id;
 
 /// All features.
-const FEATURES: [u8; 16] = [
+const FEATURES: [u8; 17] = [
     id::ARBITRATION,
     id::POWER,
     id::TEMPERATURE,
@@ -27,6 +27,7 @@ const FEATURES: [u8; 16] = [
     id::TIMESTAMP,
     id::KEEP_ALIVE,
     id::HOST_BEHAVIOUR,
+    id::COMMAND_SETS,
     id::DATA_PLACEMENT,
     id::PLACEMENT_EVENTS,
     id::HOST,
@@ -35,7 +36,7 @@ const FEATURES: [u8; 16] = [
 ];
 
 /// Features that can be set.
-const CHANGEABLE: [u8; 12] = [
+const CHANGEABLE: [u8; 13] = [
     id::ARBITRATION,
     id::ERROR_RECOVERY,
     id::WRITE_CACHE,
@@ -45,6 +46,7 @@ const CHANGEABLE: [u8; 12] = [
     id::TIMESTAMP,
     id::KEEP_ALIVE,
     id::HOST_BEHAVIOUR,
+    id::COMMAND_SETS,
     id::PLACEMENT_EVENTS,
     id::RESERVATION_MASK,
     id::RESERVATION_PERSISTENCE,
@@ -95,12 +97,14 @@ fn selection(command: &Submission) -> u32 {
     command.dword(10) >> 8 & 7
 }
 
-/// The features of a subsystem's controllers. A drive without a volatile cache has none to switch off, and one without reclaim unit
-/// handles places no data.
+/// The features of a subsystem's controllers. A drive without a volatile cache has none to switch off, one without reclaim unit
+/// handles places no data, and one with blocks alone has no command sets to choose from.
 pub fn features(subsystem: &Subsystem) -> impl Iterator<Item = u8> {
     let (has_cache, has_handles) = (subsystem.has_volatile_cache(), subsystem.placement.is_some());
+    let has_sets = subsystem.namespaces.have_other_sets();
     FEATURES.into_iter().filter(move |&feature| match feature {
         id::WRITE_CACHE => has_cache,
+        id::COMMAND_SETS => has_sets,
         id::DATA_PLACEMENT | id::PLACEMENT_EVENTS => has_handles,
         _ => true,
     })
@@ -269,16 +273,24 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
         id::DATA_PLACEMENT => return placement::set(context, command),
         id::PLACEMENT_EVENTS if !names_namespace => return Err(Failure::INVALID_NAMESPACE),
         id::PLACEMENT_EVENTS => return placement::set_events(context, command, data),
+        // the only combination is that of all
+        id::COMMAND_SETS if value & 0x1ff == 0 => {}
+        id::COMMAND_SETS => return Err(Failure::COMMAND_SET_COMBINATION),
         id::POWER if value & 0x1f == 0 => {}
         id::POWER => return Err(Failure::INVALID_FIELD),
         // events that are never sent cannot be requested
-        id::EVENTS if value & !CONFIGURABLE != 0 => return Err(Failure::INVALID_FIELD),
+        id::EVENTS if value & !configurable(context.subsystem) != 0 => return Err(Failure::INVALID_FIELD),
         id::ARBITRATION | id::ATOMICITY | id::EVENTS => {
             controller.set_feature(feature, value);
         }
         _ => return Err(Failure::NOT_CHANGEABLE),
     }
     Ok(Answer::default())
+}
+
+/// Valid values of the feature of events.
+fn configurable(subsystem: &Subsystem) -> u32 {
+    if subsystem.namespaces.have_zones() { CONFIGURABLE | ZONE_NOTICES } else { CONFIGURABLE }
 }
 
 /// The namespaces with blocks for which a feature is set.

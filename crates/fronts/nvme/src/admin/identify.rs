@@ -4,18 +4,18 @@ use tantalum::{Device, UNIT_BYTES};
 
 use super::context::Context;
 use super::placement::ENDURANCE_GROUP;
-use super::sanitize;
+use super::{sanitize, zones};
 use crate::blocks::BlockSpace;
 use crate::controller::{ControllerKind, QUEUE_ENTRIES, VERSION};
 use crate::errors::ERROR_ENTRIES;
-use crate::events::{NAMESPACE_NOTICES, TELEMETRY_NOTICES};
+use crate::events::{NAMESPACE_NOTICES, TELEMETRY_NOTICES, ZONE_NOTICES};
 use crate::failure::Failure;
 use crate::history::events::LOG_SIZE;
 use crate::history::self_test::EXTENDED_MINUTES;
 use crate::identity::uuid_of_namespace;
 use crate::io::{COPY_BLOCKS_BYTES, COPY_RANGES, TRANSFER_BYTES, TRANSFER_LIMIT_LOG2};
 use crate::limits::{ABORTS, EVENT_REQUESTS};
-use crate::namespaces::{ALL_NAMESPACES, Entry, FORMATS, Namespaces};
+use crate::namespaces::{ALL_NAMESPACES, Entry, FORMATS, Namespaces, ZONES_NAMESPACE, ZoneSpace};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::fabrics::DISCOVERY_NQN;
@@ -79,6 +79,9 @@ fn controller_of_set(context: &Context<'_>, command: &Submission) -> Result<Vec<
     match set_of(command) {
         command_set::NVM => Ok(bytes_of(&nvm_controller())),
         command_set::KEY_VALUE if context.subsystem.namespaces.have_records() => Ok(vec![0; IDENTIFY_BYTES]),
+        command_set::ZONED if context.subsystem.namespaces.have_zones() => {
+            Ok(bytes_of(&zones::zoned_controller()))
+        }
         _ => Err(Failure::INVALID_FIELD),
     }
 }
@@ -89,12 +92,10 @@ fn namespace_list(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>
     let is_of_set = matches!(structure, cns::ACTIVE_NAMESPACES_OF_SET | cns::ALLOCATED_NAMESPACES_OF_SET);
     let is_active = matches!(structure, cns::ACTIVE_NAMESPACES | cns::ACTIVE_NAMESPACES_OF_SET);
     let all = if is_active { context.view.numbers() } else { namespaces.numbers() };
-    let is_record = |number: u32| namespaces.key_value(number).is_some();
     let listed: Vec<u32> = match (is_of_set, set_of(command)) {
         (false, _) => all,
-        (true, command_set::NVM) => all.into_iter().filter(|number| !is_record(*number)).collect(),
-        (true, command_set::KEY_VALUE) if namespaces.have_records() => {
-            all.into_iter().filter(|number| is_record(*number)).collect()
+        (true, set) if namespaces.has_set(set) => {
+            all.into_iter().filter(|number| namespaces.set_of(*number) == set).collect()
         }
         _ => return Err(Failure::INVALID_FIELD),
     };
@@ -122,7 +123,7 @@ fn controller_list(context: &Context<'_>, command: &Submission) -> Result<Vec<u8
     let (subsystem, number) = (context.subsystem, command.namespace.get());
     let slot = match command.dword(10) as u8 {
         cns::CONTROLLERS => None,
-        _ if subsystem.namespaces.key_value(number).is_some() => None,
+        _ if subsystem.namespaces.is_of_drive(number) => None,
         _ => {
             let slot = subsystem.namespaces.with_table(|table| table.find(number).map(|(slot, _)| slot));
             Some(slot.ok_or(Failure::INVALID_NAMESPACE)?)
@@ -142,8 +143,24 @@ fn controller_list(context: &Context<'_>, command: &Submission) -> Result<Vec<u8
 fn namespace(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure> {
     let (subsystem, number) = (context.subsystem, command.namespace.get());
     let (structure, set) = (command.dword(10) as u8, set_of(command));
-    if structure == cns::NAMESPACE_OF_SET && set > command_set::KEY_VALUE {
+    if structure == cns::NAMESPACE_OF_SET
+        && set > command_set::KEY_VALUE
+        && !subsystem.namespaces.has_set(set)
+    {
         return Err(Failure::INVALID_FIELD);
+    }
+    if let Some(zones) = subsystem.namespaces.zones_of(number) {
+        return match structure {
+            cns::NAMESPACE_OF_SET if set == command_set::ZONED => {
+                Ok(bytes_of(&zones::zoned_namespace(zones)))
+            }
+            // blocks of zones have nothing that is not in the structure of blocks
+            cns::NAMESPACE_OF_SET if set == command_set::NVM => Ok(vec![0; IDENTIFY_BYTES]),
+            cns::NAMESPACE_OF_SET => Err(Failure::COMMAND_SET),
+            cns::NAMESPACE_OF_ALL_SETS => Ok(bytes_of(&common_namespace(subsystem, true, false))),
+            cns::NAMESPACE_DESCRIPTORS => Ok(descriptors(subsystem, number.into(), command_set::ZONED)),
+            _ => Ok(bytes_of(&zones::block_namespace(subsystem, zones))),
+        };
     }
     if subsystem.namespaces.key_value(number).is_some() {
         return match structure {
@@ -212,8 +229,9 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.subsystem_name = text(&subsystem.settings.name, 0);
     // several controllers
     told.sharing = 1 << 1;
-    // changes of namespaces' attributes are reported, and that the drive has kept telemetry
-    told.events = (NAMESPACE_NOTICES | TELEMETRY_NOTICES).into();
+    // changes of namespaces' attributes are reported, that the drive has kept telemetry, and changes of zones
+    let zone_notices = if subsystem.namespaces.have_zones() { ZONE_NOTICES } else { 0 };
+    told.events = (NAMESPACE_NOTICES | TELEMETRY_NOTICES | zone_notices).into();
     // the log of commands and their effects is supported
     told.log_attributes |= 1 << 1;
     // one slot, read-only
@@ -251,7 +269,8 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
 fn tell_of_namespaces(told: &mut Controller, subsystem: &Subsystem) {
     let (namespaces, table) = (&subsystem.namespaces, subsystem.namespaces.table());
     let device = subsystem.queue.drive().lock();
-    told.capacity[0] = (device.limits().capacity_units * UNIT_BYTES as u64).into();
+    let zones = namespaces.zones_of(ZONES_NAMESPACE).map_or(0, ZoneSpace::capacity);
+    told.capacity[0] = ((device.limits().capacity_units + zones) * UNIT_BYTES as u64).into();
     told.unallocated[0] = (u64::from(table.largest_free()) * UNIT_BYTES as u64).into();
     told.namespaces = namespaces.highest().into();
     told.most_namespaces = namespaces.most().into();
@@ -338,7 +357,7 @@ fn common_namespace(subsystem: &Subsystem, is_shared: bool, has_blocks: bool) ->
 }
 
 /// Whether the drive refuses every change: it is worn out, or its host failed.
-fn is_write_protected(device: &Device) -> bool {
+pub(super) fn is_write_protected(device: &Device) -> bool {
     device.is_read_only() || device.refuses_changes().is_some()
 }
 
@@ -372,13 +391,13 @@ fn key_value_namespace(subsystem: &Subsystem, namespace: u32) -> KeyValueNamespa
 }
 
 /// A locally administered identifier: the image's identity and the namespace's.
-fn eui64(subsystem: &Subsystem, namespace: u64) -> [u8; 8] {
+pub(super) fn eui64(subsystem: &Subsystem, namespace: u64) -> [u8; 8] {
     let mut id = (subsystem.settings.identity ^ namespace).to_be_bytes();
     id[0] = id[0] & !1 | 2;
     id
 }
 
-fn guid(subsystem: &Subsystem, namespace: u64) -> [u8; 16] {
+pub(super) fn guid(subsystem: &Subsystem, namespace: u64) -> [u8; 16] {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&tantalum_image::mix(subsystem.settings.identity).to_be_bytes());
     id[8..].copy_from_slice(&eui64(subsystem, namespace));
@@ -404,6 +423,9 @@ fn descriptors(subsystem: &Subsystem, namespace: u64, set: u8) -> Vec<u8> {
 /// Combinations of command sets: only one, with all that have namespaces.
 fn command_sets(namespaces: &Namespaces) -> Vec<u8> {
     let mut vectors = vec![0; IDENTIFY_BYTES];
-    vectors[0] = 1 << command_set::NVM | u8::from(namespaces.have_records()) << command_set::KEY_VALUE;
+    vectors[0] = [command_set::NVM, command_set::KEY_VALUE, command_set::ZONED]
+        .into_iter()
+        .filter(|set| namespaces.has_set(*set))
+        .fold(0, |all, set| all | 1 << set);
     vectors
 }

@@ -10,7 +10,7 @@ use zerocopy::little_endian::U64;
 use super::context::Context;
 use super::features::{self, is_of_group, is_of_namespace};
 use super::placement;
-use super::sanitize;
+use super::{sanitize, zones};
 use crate::controller::{ControllerKind, QUEUE_ENTRIES};
 use crate::events::critical_warning;
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::identify::{command_set, empty};
 use crate::wire::log_page::{self as page, DiscoveryEntry, DiscoveryHeader, effect, id, requirement};
-use crate::wire::opcode::{admin, key_value, nvm, program, vendor};
+use crate::wire::opcode::{admin, key_value, nvm, program, vendor, zoned};
 use crate::wire::text;
 
 /// Log pages of a controller with namespaces.
@@ -83,6 +83,20 @@ const KEY_VALUE_COMMANDS: [(u8, bool); 6] = [
     (key_value::LIST, false),
     (key_value::DELETE, true),
     (key_value::EXIST, false),
+];
+
+/// I/O commands of the namespace with zones, and whether they change something.
+const ZONE_COMMANDS: [(u8, bool); 10] = [
+    (nvm::FLUSH, false),
+    (nvm::WRITE, true),
+    (nvm::READ, false),
+    (nvm::COMPARE, false),
+    (nvm::WRITE_ZEROES, true),
+    (nvm::DATASET_MANAGEMENT, false),
+    (nvm::VERIFY, false),
+    (zoned::ZONE_MANAGEMENT_SEND, true),
+    (zoned::ZONE_MANAGEMENT_RECEIVE, false),
+    (zoned::ZONE_APPEND, true),
 ];
 
 /// The composite temperature in kelvin: 40 degrees Celsius. The simulated drive has no heat of its own.
@@ -150,6 +164,7 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
         id::FEATURES => Ok(feature_effects(subsystem)),
         id::ENDURANCE_GROUP => placement::check_group(command).map(|()| endurance_group(subsystem)),
         page if placement::PAGES.contains(&page) => placement::page(context, command),
+        id::CHANGED_ZONES if subsystem.namespaces.have_zones() => zones::changed_zones(context, command),
         id::RESERVATIONS => Ok(context.controller.with_reservations(|notices| notices.page())),
         id::SANITIZE => Ok(sanitize::status(subsystem.namespaces.sanitize()).as_bytes().to_vec()),
         _ => Err(Failure::INVALID_LOG_PAGE),
@@ -159,7 +174,8 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
 /// The log pages of controllers with namespaces.
 fn pages(subsystem: &Subsystem) -> Vec<u8> {
     let of_handles: &[u8] = if subsystem.placement.is_some() { &placement::PAGES } else { &[] };
-    PAGES.iter().chain(of_handles).copied().collect()
+    let of_zones: &[u8] = if subsystem.namespaces.have_zones() { &[id::CHANGED_ZONES] } else { &[] };
+    PAGES.iter().chain(of_handles).chain(of_zones).copied().collect()
 }
 
 /// What a command asks of this page alone (`LSP`).
@@ -273,6 +289,7 @@ fn commands(context: &Context<'_>, command: &Submission) -> Result<Vec<(u8, bool
     let (standard, programs, takes_records): (&[(u8, bool)], _, _) = match set {
         command_set::NVM => (&NVM_COMMANDS, programs, false),
         command_set::KEY_VALUE => (&KEY_VALUE_COMMANDS, &[][..], true),
+        command_set::ZONED if context.subsystem.namespaces.have_zones() => return Ok(ZONE_COMMANDS.to_vec()),
         _ => return Err(Failure::COMMAND_SET),
     };
     let vendor =

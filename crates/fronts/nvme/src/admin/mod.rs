@@ -10,6 +10,7 @@ mod namespaces;
 pub mod placement;
 mod sanitize;
 mod self_test;
+mod zones;
 
 pub use context::Context;
 pub use log_page::smart;

@@ -126,8 +126,8 @@ fn delete(context: &Context<'_>, number: u32) -> Result<Answer, Failure> {
     let namespaces = &subsystem.namespaces;
     let is_there = namespaces.with_table(|table| table.find(number).is_some());
     if number != ALL_NAMESPACES && !is_there {
-        let is_record = namespaces.key_value(number).is_some();
-        return Err(if is_record { Failure::INVALID_FIELD } else { Failure::INVALID_NAMESPACE });
+        let is_of_drive = namespaces.is_of_drive(number);
+        return Err(if is_of_drive { Failure::INVALID_FIELD } else { Failure::INVALID_NAMESPACE });
     }
     let is_named = |entry: &Entry| number == ALL_NAMESPACES || entry.number == number;
     let pending = |entry: &Entry| if is_named(entry) { Pending::Delete } else { entry.pending };
@@ -166,8 +166,8 @@ pub fn format(context: &Context<'_>, command: &Submission) -> Result<Answer, Fai
     }
     let namespaces = &subsystem.namespaces;
     if number != ALL_NAMESPACES && context.view.blocks(number).is_none() {
-        let is_record = namespaces.key_value(number).is_some();
-        return Err(if is_record { Failure::INVALID_FORMAT } else { Failure::INVALID_NAMESPACE });
+        let is_of_drive = namespaces.is_of_drive(number);
+        return Err(if is_of_drive { Failure::INVALID_FORMAT } else { Failure::INVALID_NAMESPACE });
     }
     let is_named = |entry: &Entry| number == ALL_NAMESPACES || entry.number == number;
     let check = |table: &Table| table.check_format(format, is_named);
@@ -211,8 +211,8 @@ pub fn attach(context: &Context<'_>, command: &Submission, data: &[u8]) -> Resul
         _ => return Err(Failure::INVALID_FIELD),
     };
     let listed = listed(subsystem, data)?;
-    // every controller has those with records
-    if subsystem.namespaces.key_value(number).is_some() {
+    // every controller has those with records or zones
+    if subsystem.namespaces.is_of_drive(number) {
         return Err(if is_attach { Failure::ALREADY_ATTACHED } else { Failure::INVALID_FIELD });
     }
     let ticket = subsystem.queue.answers().ticket();

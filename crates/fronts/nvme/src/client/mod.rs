@@ -6,6 +6,7 @@ mod authenticate;
 mod commands;
 mod placement;
 mod wire;
+mod zones;
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,6 +21,7 @@ use crate::wire::pdu::{Initialize, kind};
 pub use authenticate::{Answered, Authenticated, Credentials, refusal};
 pub use commands::{block_command, command, fabrics};
 pub use placement::{group_log, handle_status, handle_update, placed};
+pub use zones::{Zones, zone_append, zone_report, zone_send, zoned};
 
 /// Timeout for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);

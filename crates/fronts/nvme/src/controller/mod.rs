@@ -216,6 +216,20 @@ impl Controller {
         }
     }
 
+    /// All zones have changed: the host is notified if it asked for that.
+    pub fn tell_zones(&self) {
+        let mut state = self.state.lock();
+        state.events.change_zones();
+        if let Some(admin) = state.connections.get(&0) {
+            admin.post(Message::Event);
+        }
+    }
+
+    /// Whether all zones have changed since the host last read the list of these.
+    pub fn has_changed_zones(&self) -> bool {
+        self.state.lock().events.have_zones_changed()
+    }
+
     /// A Sanitize has ended: the host is notified.
     pub fn tell_sanitized(&self) {
         let mut state = self.state.lock();

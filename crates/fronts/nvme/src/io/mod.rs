@@ -16,6 +16,7 @@ mod transfer;
 pub mod vendor;
 mod work;
 mod write;
+pub mod zones;
 
 use std::sync::atomic::Ordering;
 
@@ -30,7 +31,7 @@ pub use work::{Force, Worked};
 use crate::blocks::{BlockSpace, Blocks, Units};
 use crate::failure::Failure;
 use crate::mailbox::Answer;
-use crate::namespaces::{ALL_NAMESPACES, Denied, Target, View};
+use crate::namespaces::{ALL_NAMESPACES, Denied, Target, View, ZONES_NAMESPACE};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::opcode::nvm;
@@ -38,6 +39,7 @@ use handles::HandleCommand;
 use key_value::KeyValueCommand;
 use part::Part;
 use vendor::VendorCommand;
+use zones::ZoneCommand;
 
 /// An I/O command whose fields have been checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +68,8 @@ pub enum IoCommand {
     Handles(HandleCommand),
     /// About records.
     KeyValue(KeyValueCommand),
+    /// Of the namespace with zones.
+    Zones(ZoneCommand),
     /// Beyond the standard.
     Vendor(VendorCommand),
 }
@@ -85,6 +89,18 @@ mod bit {
     pub const FORCE: u32 = 30;
 }
 
+/// The blocks that a command names, if they exist.
+fn blocks_of(command: &Submission, space: &BlockSpace) -> Result<Blocks, Failure> {
+    space.blocks(command.first_block(), (command.dword(12) & 0xffff) + 1)
+}
+
+/// The same for a command that moves them.
+fn transferred(command: &Submission, space: &BlockSpace) -> Result<Blocks, Failure> {
+    let blocks = blocks_of(command, space)?;
+    let fits = space.bytes(blocks.count) <= u64::from(TRANSFER_BYTES);
+    if fits { Ok(blocks) } else { Err(Failure::INVALID_FIELD) }
+}
+
 impl IoCommand {
     /// Reads a command's fields and checks them. Returns also its namespace.
     pub fn decode(command: &Submission, view: &View) -> Result<(Target, IoCommand), Failure> {
@@ -97,6 +113,13 @@ impl IoCommand {
             return Ok((*target, decoded.within(view.handles(namespace), view.drive_handles())?));
         }
         let is_flush = command.opcode == nvm::FLUSH;
+        if let Some(zoned) = view.zones(namespace) {
+            let decoded = match is_flush {
+                true => IoCommand::Flush,
+                false => IoCommand::Zones(ZoneCommand::decode(command, &zoned.zones)?),
+            };
+            return Ok((zoned.target, decoded));
+        }
         let decoded = match view.key_value(namespace) {
             Some(_) if is_flush => IoCommand::Flush,
             None if is_flush && namespace == ALL_NAMESPACES => IoCommand::Flush,
@@ -126,12 +149,7 @@ impl IoCommand {
     /// Reads the fields of a command for a namespace with these blocks.
     pub fn decode_blocks(command: &Submission, space: &BlockSpace) -> Result<IoCommand, Failure> {
         let force = Force(command.bit(12, bit::FORCE));
-        let blocks = || space.blocks(command.first_block(), (command.dword(12) & 0xffff) + 1);
-        let transferred = || {
-            let blocks = blocks()?;
-            let fits = space.bytes(blocks.count) <= u64::from(TRANSFER_BYTES);
-            if fits { Ok(blocks) } else { Err(Failure::INVALID_FIELD) }
-        };
+        let (blocks, transferred) = (|| blocks_of(command, space), || transferred(command, space));
         let decoded = match command.opcode {
             nvm::FLUSH => IoCommand::Flush,
             nvm::READ => IoCommand::Read(transferred()?),
@@ -187,6 +205,7 @@ impl IoCommand {
             IoCommand::Copy(copy) => Transfer::FromHost(copy.ranges * copy::RANGE_BYTES),
             IoCommand::Handles(command) => command.transfer(),
             IoCommand::KeyValue(command) => command.transfer(),
+            IoCommand::Zones(command) => command.transfer(),
             IoCommand::Vendor(command) => command.transfer(),
         }
     }
@@ -292,6 +311,10 @@ impl IoCommand {
             }
             IoCommand::Handles(command) => command.work(part, target, namespaces, when, &data),
             IoCommand::KeyValue(command) => command.work(part, namespaces, when, data),
+            IoCommand::Zones(command) => {
+                let zones = namespaces.zones_of(ZONES_NAMESPACE).ok_or(Failure::INVALID_NAMESPACE)?;
+                command.work(part, zones, when, subsystem.is_write_through(), data)
+            }
             IoCommand::Vendor(command) => command.work(part, target, namespaces, when, data),
         };
         match worked {

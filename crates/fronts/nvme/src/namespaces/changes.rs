@@ -200,7 +200,7 @@ impl Namespaces {
             let last = queue.drive().lock().last_namespace();
             let is_taken = |number: u32| state.table.entries().any(|(_, entry)| entry.number == number);
             let highest = number_of(tantalum::NamespaceId(last));
-            let mut free = (BLOCK_NAMESPACE..=highest).filter(|number| self.key_value(*number).is_none());
+            let mut free = (BLOCK_NAMESPACE..=highest).filter(|number| !self.is_of_drive(*number));
             free.find(|number| !is_taken(*number))
         };
         if let Some(number) = find(state) {

@@ -12,7 +12,7 @@
 //!   ([`tantalum_drive::Fence`]).
 //!
 //! Numbers: 1 is the block namespace that a drive has from the beginning. A key-value namespace of the drive has its number there and
-//! one more, as ever. Another block namespace takes the number of a key-value namespace that is no more or is the drive's own; as the
+//! one more, as ever. The drive leaves out the one that is then that of its zones ([`ZONES_NAMESPACE`]). Another block namespace takes the number of a key-value namespace that is no more or is the drive's own; as the
 //! drive never uses a number again, they never meet.
 
 mod changes;
@@ -26,6 +26,7 @@ mod stored;
 mod table;
 mod uncorrectable;
 mod view;
+mod zones;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,9 +44,11 @@ pub use stored::TableError;
 pub use table::{Attached, Entry, FORMATS, NewNamespace, Pending, SLOTS, Sanitize, SanitizeState, Table};
 pub use uncorrectable::Uncorrectable;
 pub use view::{Target, View};
+pub use zones::{ZONES_NAMESPACE, ZoneSpace, ZonesTarget};
 
 use crate::controller::Controller;
 use crate::failure::Failure;
+use crate::wire::identify::command_set;
 use placement_log::PlacementLog;
 use reservations::Reservations;
 use stored::Storage;
@@ -68,18 +71,24 @@ fn contents_of(right: u64) -> u64 {
 
 /// The part of the drive that is that of namespaces with records.
 const RECORDS: usize = SLOTS;
+/// The part of the drive that has zones.
+const ZONES: usize = SLOTS + 1;
+/// Parts of the drive: one for each slot of the table, and these.
+const PARTS: usize = SLOTS + 2;
 
 /// The namespaces of a subsystem, shared by its controllers.
 pub struct Namespaces {
     /// The drive's namespaces with records, which neither come nor go while it is served.
     key_value: Vec<NamespaceId>,
+    /// The zones of the drive, if it has some.
+    zones: Option<ZoneSpace>,
     /// The highest number that a namespace may get while it is served (`NN`).
     highest: AtomicU64,
     state: Mutex<State>,
     /// Changes with the table and with what is attached: views older than that are built anew.
     version: AtomicU64,
     /// Who may use which part of the drive, by slot of the table.
-    parts: [Fences; SLOTS + 1],
+    parts: [Fences; PARTS],
     /// Held by whoever executes a Sanitize: after a power loss the one that it interrupts has to end before another one begins, and
     /// before hosts have the drive.
     sanitizer: Mutex<()>,
@@ -107,6 +116,7 @@ impl Namespaces {
     pub fn load(drive: &Drive, block_bytes: u32) -> Result<Namespaces, TableError> {
         let mut device = drive.lock();
         let key_value: Vec<_> = device.namespaces().iter().map(|namespace| namespace.namespace).collect();
+        let zones = device.zone_shape().map(|shape| ZoneSpace { shape });
         let highest = highest_of(device.last_namespace());
         let (table, storage) = stored::load(&mut device, block_bytes)?;
         let uncorrectable = Uncorrectable::default();
@@ -115,6 +125,7 @@ impl Namespaces {
         drop(device);
         let namespaces = Namespaces {
             key_value,
+            zones,
             highest: highest.into(),
             state: Mutex::new(State {
                 table,
@@ -170,7 +181,7 @@ impl Namespaces {
 
     /// How many namespaces there may be (`MNAN`).
     pub fn most(&self) -> u32 {
-        (SLOTS + self.key_value.len()) as u32
+        (SLOTS + self.key_value.len() + usize::from(self.zones.is_some())) as u32
     }
 
     /// The namespace with records that has this number for hosts.
@@ -178,9 +189,48 @@ impl Namespaces {
         namespace_of(namespace).filter(|namespace| self.key_value.contains(namespace))
     }
 
-    /// Whether there are namespaces with records: hosts then choose between command sets.
+    /// Whether there are namespaces with records.
     pub fn have_records(&self) -> bool {
         !self.key_value.is_empty()
+    }
+
+    /// The zones of the namespace with this number.
+    pub fn zones_of(&self, namespace: u32) -> Option<&ZoneSpace> {
+        self.zones.as_ref().filter(|_| namespace == ZONES_NAMESPACE)
+    }
+
+    /// Whether the drive has zones.
+    pub fn have_zones(&self) -> bool {
+        self.zones.is_some()
+    }
+
+    /// Whether there are namespaces of other command sets than that of blocks: hosts then choose between command sets.
+    pub fn have_other_sets(&self) -> bool {
+        self.have_records() || self.have_zones()
+    }
+
+    /// Whether hosts have a namespace as the drive has it, with records or zones: they can neither create, delete, format nor attach it.
+    pub fn is_of_drive(&self, namespace: u32) -> bool {
+        self.key_value(namespace).is_some() || self.zones_of(namespace).is_some()
+    }
+
+    /// The command set of a namespace, if it exists.
+    pub fn set_of(&self, namespace: u32) -> u8 {
+        match () {
+            () if self.key_value(namespace).is_some() => command_set::KEY_VALUE,
+            () if self.zones_of(namespace).is_some() => command_set::ZONED,
+            () => command_set::NVM,
+        }
+    }
+
+    /// Whether hosts may name a command set: there are namespaces of it, or could be.
+    pub fn has_set(&self, set: u8) -> bool {
+        match set {
+            command_set::NVM => true,
+            command_set::KEY_VALUE => self.have_records(),
+            command_set::ZONED => self.have_zones(),
+            _ => false,
+        }
     }
 
     /// The numbers of namespaces with records, in order.
@@ -191,7 +241,8 @@ impl Namespaces {
     /// The numbers of all that exist, whether attached or not, in order.
     pub fn numbers(&self) -> Vec<u32> {
         let blocks = self.lock().table.entries().map(|(_, entry)| entry.number).collect::<Vec<_>>();
-        in_order(blocks.into_iter().chain(self.of_records()))
+        let zones = self.zones.map(|_| ZONES_NAMESPACE);
+        in_order(blocks.into_iter().chain(self.of_records()).chain(zones))
     }
 
     /// The version of the table, for views.
@@ -210,7 +261,8 @@ impl Namespaces {
             denied: state.denied(slot, &controller.host.id),
             has_marks,
         };
-        View::new(self.version(), &state.table, controller.attached(), &self.key_value, of)
+        let of_drive = (&*self.key_value, self.zones);
+        View::new(self.version(), &state.table, controller.attached(), of_drive, of)
     }
 
     /// What hosts have set as Error Recovery for a namespace with blocks.
@@ -256,7 +308,7 @@ impl Namespaces {
         match state.table.entry(target.slot.into()) {
             Some(_) if contents_of(now) == contents_of(target.right) => Failure::INTERRUPTED,
             // a sanitize that is over by now
-            _ if usize::from(target.slot) == RECORDS => Failure::SANITIZE_IN_PROGRESS,
+            _ if usize::from(target.slot) >= RECORDS => Failure::SANITIZE_IN_PROGRESS,
             Some(entry) if entry.pending != Pending::Delete => Failure::FORMAT_IN_PROGRESS,
             _ => Failure::INVALID_NAMESPACE,
         }

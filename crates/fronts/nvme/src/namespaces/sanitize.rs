@@ -8,7 +8,7 @@ use tantalum_drive::{Delivery, InReply, Output, Queue, Request};
 
 use super::changes::{Change, deallocate, purge};
 use super::table::{Sanitize, SanitizeState};
-use super::{Namespaces, SLOTS};
+use super::{Namespaces, PARTS};
 use crate::blocks::SECTOR_BYTES;
 use crate::failure::Failure;
 
@@ -36,7 +36,7 @@ impl Namespaces {
         next.sanitize = Sanitize { state: SanitizeState::Running, dword };
         let done_ns = self.replace(queue, &mut state, next)?;
         // it goes on whether or not all transactions could be ended
-        let _ = self.withdraw(queue, &(0..=SLOTS).collect::<Vec<_>>());
+        let _ = self.withdraw(queue, &(0..PARTS).collect::<Vec<_>>());
         Ok(Change { result: (), done_ns })
     }
 

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::handles::{self, HANDLES, Handles};
 use super::table::{Attached, Entry, FORMATS, HOSTS, HostId, Pending, SLOTS, Sanitize, SanitizeState, Table};
-use super::{highest_of, number_of};
+use super::{ZONES_NAMESPACE, highest_of, number_of};
 use crate::failure::Failure;
 
 const MAGIC: [u8; 8] = *b"TANTNSPC";
@@ -219,6 +219,9 @@ fn check_numbers(table: &Table, device: &Device) -> Result<(), TableError> {
             return Err(TableError::damaged(format!(
                 "block namespace {number} has the number of a key-value namespace"
             )));
+        }
+        if number == ZONES_NAMESPACE && device.zone_shape().is_some() {
+            return Err(TableError::damaged(format!("block namespace {number} has the number of the zones")));
         }
     }
     Ok(())

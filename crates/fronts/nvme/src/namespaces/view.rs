@@ -4,7 +4,8 @@ use tantalum::{Handle, NamespaceId};
 
 use super::reservation::Denied;
 use super::table::{Entry, Sanitize, Table};
-use super::{RECORDS, contents_of, namespace_of};
+use super::zones::{ZONES_NAMESPACE, ZoneSpace, ZonesTarget};
+use super::{RECORDS, ZONES, contents_of, namespace_of};
 use crate::blocks::BlockSpace;
 use crate::failure::Failure;
 
@@ -64,16 +65,18 @@ pub struct View {
     drive_handles: u32,
     key_value: Vec<NamespaceId>,
     records: Target,
+    zones: Option<ZonesTarget>,
     sanitize: Sanitize,
 }
 
 impl View {
-    /// Of a table, with a bit for each slot that is attached. `part` says how it stands with a part.
+    /// Of a table, with a bit for each slot that is attached, and of what the drive itself has: namespaces with records, and zones. `part`
+    /// says how it stands with a part.
     pub(super) fn new(
         version: u64,
         table: &Table,
         attached: u32,
-        key_value: &[NamespaceId],
+        (key_value, zones): (&[NamespaceId], Option<ZoneSpace>),
         part: impl Fn(usize) -> Part,
     ) -> View {
         let target = |slot: usize, space| Target::new(slot, space, &part(slot));
@@ -86,6 +89,7 @@ impl View {
             blocks: blocks().map(|(slot, entry)| (entry.number, target(slot, entry.space()))).collect(),
             key_value: key_value.to_vec(),
             records: target(RECORDS, BlockSpace::NONE),
+            zones: zones.map(|zones| ZonesTarget { zones, target: target(ZONES, zones.space()) }),
             sanitize: table.sanitize,
         }
     }
@@ -109,8 +113,8 @@ impl View {
         let target = |slot: usize, space| Target::new(slot, space, &part);
         let blocks = vec![(super::BLOCK_NAMESPACE, target(0, space))];
         let records = target(RECORDS, BlockSpace::NONE);
-        let (handles, sanitize) = (vec![Vec::new()], Sanitize::default());
-        View { version: 0, blocks, handles, drive_handles: 0, key_value, records, sanitize }
+        let (handles, sanitize, zones) = (vec![Vec::new()], Sanitize::default(), None);
+        View { version: 0, blocks, handles, drive_handles: 0, key_value, records, zones, sanitize }
     }
 
     /// Of nothing, and older than any other.
@@ -150,7 +154,9 @@ impl View {
         match self.blocks(number) {
             Some(target) if target.denied.reads => Err(Failure::RESERVATION_CONFLICT),
             Some(target) => Ok(target),
-            None if self.key_value(number).is_some() => Err(Failure::INCOMPATIBLE_NAMESPACE),
+            None if self.key_value(number).is_some() || self.zones(number).is_some() => {
+                Err(Failure::INCOMPATIBLE_NAMESPACE)
+            }
             None => Err(Failure::INVALID_NAMESPACE),
         }
     }
@@ -165,6 +171,11 @@ impl View {
         &self.records
     }
 
+    /// The namespace with zones, if it has this number.
+    pub fn zones(&self, number: u32) -> Option<&ZonesTarget> {
+        self.zones.as_ref().filter(|_| number == ZONES_NAMESPACE)
+    }
+
     /// The numbers of its block namespaces, in order.
     pub fn of_blocks(&self) -> Vec<u32> {
         super::in_order(self.blocks.iter().map(|(number, _)| *number))
@@ -173,6 +184,7 @@ impl View {
     /// The numbers of all of its namespaces, in order.
     pub fn numbers(&self) -> Vec<u32> {
         let records = self.key_value.iter().map(|&namespace| super::number_of(namespace));
-        super::in_order(self.blocks.iter().map(|(number, _)| *number).chain(records))
+        let zones = self.zones.map(|_| ZONES_NAMESPACE);
+        super::in_order(self.blocks.iter().map(|(number, _)| *number).chain(records).chain(zones))
     }
 }

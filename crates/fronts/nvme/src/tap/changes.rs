@@ -82,6 +82,8 @@ pub fn change_of(command: IoCommand, space: &BlockSpace, data: &[u8]) -> Option<
         | IoCommand::CompareAndWrite(..)
         // it does not judge what hosts make unreadable
         | IoCommand::WriteUncorrectable(_)
+        // it does not attach to zones
+        | IoCommand::Zones(_)
         | IoCommand::Deallocate(_, false) => None,
     }
 }

@@ -25,6 +25,8 @@ pub const HOST_BEHAVIOUR: u8 = 0x16;
 /// The format of descriptors of Copy that names a namespace, which host behaviour enables (`CDFE`). Formats 1 and 3 are for protection
 /// information that no namespace here has.
 pub const COPY_ACROSS: u32 = 2;
+/// The combination of I/O command sets.
+pub const COMMAND_SETS: u8 = 0x19;
 /// Flexible data placement.
 pub const DATA_PLACEMENT: u8 = 0x1d;
 /// Events of flexible data placement.

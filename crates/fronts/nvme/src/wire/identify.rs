@@ -58,6 +58,8 @@ pub mod command_set {
     pub const NVM: u8 = 0x00;
     /// Keys and values.
     pub const KEY_VALUE: u8 = 0x01;
+    /// Logical blocks in zones.
+    pub const ZONED: u8 = 0x02;
 }
 
 /// The controller (Base, figure 275).

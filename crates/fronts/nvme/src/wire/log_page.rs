@@ -41,6 +41,8 @@ pub mod id {
     pub const RESERVATIONS: u8 = 0x80;
     /// What became of the last Sanitize.
     pub const SANITIZE: u8 = 0x81;
+    /// Zones that have changed.
+    pub const CHANGED_ZONES: u8 = 0xbf;
     /// Where subsystems are.
     pub const DISCOVERY: u8 = 0x70;
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything is little-endian and without padding. Each structure names its place in the NVM Express specifications:
 //! *Base* is the Base Specification 2.0, *TCP* the TCP Transport Specification 1.0, *NVM* and *KV* the command set
-//! specifications 1.0. Tests pin sizes and the offsets of important fields.
+//! specifications 1.0, *ZNS* that for zoned namespaces, 1.2. Tests pin sizes and the offsets of important fields.
 
 pub mod authentication;
 pub mod command;
@@ -13,6 +13,7 @@ pub mod log_page;
 pub mod opcode;
 pub mod pdu;
 pub mod placement;
+pub mod zones;
 
 /// Text in a field of fixed size, padded with `pad`.
 pub fn text<const N: usize>(text: &str, pad: u8) -> [u8; N] {

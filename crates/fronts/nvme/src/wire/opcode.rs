@@ -80,6 +80,16 @@ pub mod key_value {
     pub const EXIST: u8 = 0x14;
 }
 
+/// Commands of the Zoned Namespace Command Set (ZNS, section 3) besides those of the NVM command set.
+pub mod zoned {
+    /// Zone Management Send.
+    pub const ZONE_MANAGEMENT_SEND: u8 = 0x79;
+    /// Zone Management Receive.
+    pub const ZONE_MANAGEMENT_RECEIVE: u8 = 0x7a;
+    /// Zone Append.
+    pub const ZONE_APPEND: u8 = 0x7d;
+}
+
 /// Vendor-specific I/O commands: those of the drive.
 pub use tantalum::vendor_opcode as vendor;
 

@@ -8,6 +8,7 @@ pub mod process;
 pub mod proxy;
 pub mod records;
 pub mod witness;
+pub mod zoned;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -31,3 +31,5 @@ mod stops;
 mod tap;
 mod unreadable_blocks;
 mod vendor_commands;
+mod zone_cuts;
+mod zones;
