@@ -77,7 +77,7 @@ cut_once() {
     umount /mnt 2> /dev/null || umount -l /mnt
     detach
     ask kept "$1" "$2"
-    attach --ctrl-loss-tmo=0 || exit
+    attach_for "$1" || exit
     if ! mount_fs "$1" "$DEVICE"; then
         fail "$1-cut $2: cannot be mounted"
         dmesg | tail -n 20
@@ -99,10 +99,17 @@ cut_once() {
     sync
 }
 
+attach_for() {
+    case "$1" in
+        *-zoned) attach_zoned --ctrl-loss-tmo=0 ;;
+        *) attach --ctrl-loss-tmo=0 ;;
+    esac
+}
+
 # cut_all FILE_SYSTEMS
 cut_all() {
     for fs in $1; do
-        attach --ctrl-loss-tmo=0 || exit
+        attach_for "$fs" || exit
         ask "drive $PORT"
         check "$fs-mkfs" make_fs "$fs" "$DEVICE"
         if ! mount_fs "$fs" "$DEVICE"; then

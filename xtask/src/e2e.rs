@@ -42,6 +42,7 @@ mod suites;
 mod tap;
 mod watch;
 mod write_back;
+mod zones;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -334,6 +335,14 @@ const STEPS: &[Step] = &[
         ..STEP
     },
     Step {
+        name: "zones",
+        about: "a guest with the newest kernel uses a served drive's zones: blkzone, zonefs, btrfs and f2fs, also under power cuts",
+        packages: packages::GUEST,
+        build: guest::prepare,
+        run: zones::run,
+        ..STEP
+    },
+    Step {
         name: "atomic-databases",
         about: "MariaDB and PostgreSQL in a guest without protection against torn pages, on drives with and without atomic writes",
         packages: packages::GUEST_WITH_DATABASES,
@@ -360,7 +369,8 @@ const STEPS: &[Step] = &[
 ];
 
 /// Steps that take so long, or only measure, that they run only when named.
-const ONLY_NAMED: &[&str] = &["nvme", "atomic-writes", "placement", "atomic-databases", "baselines", "speed"];
+const ONLY_NAMED: &[&str] =
+    &["nvme", "atomic-writes", "placement", "zones", "atomic-databases", "baselines", "speed"];
 
 /// Runs the steps and prints how each ended.
 pub fn run(options: &Options) -> ExitCode {
@@ -456,7 +466,7 @@ fn run_steps(steps: &[&Step], context: &Context, run_by: &RunBy) -> ExitCode {
 }
 
 /// Steps that mount nothing.
-const WITHOUT_MOUNT: &[&str] = &["c", "nvme", "atomic-writes", "placement", "atomic-databases"];
+const WITHOUT_MOUNT: &[&str] = &["c", "nvme", "atomic-writes", "placement", "zones", "atomic-databases"];
 
 fn run_step(step: &Step, context: &Context, run_by: &RunBy) -> Outcome {
     let mounts = !WITHOUT_MOUNT.contains(&step.name);

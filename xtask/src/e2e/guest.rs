@@ -13,16 +13,17 @@ use super::failure::{Failure, ensure};
 use super::shell::Shell;
 
 /// What the guest gets of this machine.
-const PROGRAMS: &str = "nvme fio mkfs.ext4 e2fsck mkfs.xfs xfs_repair mkfs.btrfs btrfs mkfs.f2fs fsck.f2fs mkfs.nilfs2 sync fstrim";
-/// C programs in the guest: a client of the drive's own commands, synced writers, atomic writes, and write streams.
-const CLIENTS: [(&str, &str); 4] = [
+const PROGRAMS: &str = "nvme fio mkfs.ext4 e2fsck mkfs.xfs xfs_repair mkfs.btrfs btrfs mkfs.f2fs fsck.f2fs mkfs.nilfs2 sync fstrim blkzone lsblk";
+/// C programs in the guest: a client of the drive's own commands, synced writers, atomic writes, write streams, and files of zonefs.
+const CLIENTS: [(&str, &str); 5] = [
     ("batch", "crates/fronts/nvme/clients/examples/batch.c"),
     ("writers", "xtask/guest/writers.c"),
     ("atomic", "xtask/guest/atomic.c"),
     ("streams", "xtask/guest/streams.c"),
+    ("zoned", "xtask/guest/zoned.c"),
 ];
 const MODULES: &str =
-    "nvme-tcp virtio_net virtio_pci ext4 xfs btrfs f2fs nilfs2 crc32c_generic crc32_generic";
+    "nvme-tcp virtio_net virtio_pci ext4 xfs btrfs f2fs nilfs2 zonefs crc32c_generic crc32_generic";
 
 /// How long a guest may run.
 const MOST_SECONDS: &str = "14400";

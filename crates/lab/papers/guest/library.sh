@@ -83,9 +83,23 @@ attach() {
     return 1
 }
 
+# attach_zoned OPTIONS...: the same for a drive with zones. They are in its namespace 2, and set ZONED; as file systems store the names of
+# their devices, there are links to both that stay.
+attach_zoned() {
+    attach "$@" || return 1
+    tries=0
+    while ZONED="$(block_device 2)" && [ -z "$ZONED" ] && [ "$tries" -lt 60 ]; do
+        tries=$((tries + 1))
+        sleep 1
+    done
+    [ -n "$ZONED" ] || { fail "attach_zoned: no namespace 2" && return 1; }
+    ln -sf "$DEVICE" /dev/conventional
+    ln -sf "$ZONED" /dev/zoned
+}
+
 detach() { nvme disconnect -n "$NQN" > /tmp/said 2>&1; }
 
-# ext4-journal is ext4 that writes data to its journal first.
+# ext4-journal is ext4 that writes data to its journal first. On zones f2fs has its metadata on blocks, and btrfs everything.
 make_fs() {
     case "$1" in
         ext4 | ext4-journal) mkfs.ext4 -q -F "$2" ;;
@@ -93,12 +107,16 @@ make_fs() {
         btrfs) mkfs.btrfs -q -f "$2" ;;
         f2fs) mkfs.f2fs -q -f "$2" ;;
         nilfs2) mkfs.nilfs2 -q -f "$2" ;;
+        btrfs-zoned) mkfs.btrfs -q -f -O zoned -d single -m single /dev/zoned ;;
+        f2fs-zoned) mkfs.f2fs -q -f -m -c /dev/zoned /dev/conventional ;;
     esac
 }
 
 mount_fs() {
     case "$1" in
         ext4-journal) mount -t ext4 -o data=journal "$2" /mnt ;;
+        btrfs-zoned) mount -t btrfs /dev/zoned /mnt ;;
+        f2fs-zoned) mount -t f2fs /dev/conventional /mnt ;;
         *) mount -t "$1" "$2" /mnt ;;
     esac
 }
@@ -111,5 +129,7 @@ check_fs() {
         btrfs) btrfs check --readonly "$2" ;;
         f2fs) fsck.f2fs --dry-run "$2" ;;
         nilfs2) true ;;
+        btrfs-zoned) btrfs check --readonly /dev/zoned ;;
+        f2fs-zoned) fsck.f2fs --dry-run /dev/conventional ;;
     esac
 }
