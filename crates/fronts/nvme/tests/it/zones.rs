@@ -10,6 +10,7 @@ use tantalum_nvme::client::{
     Client, Completed, Options, block_command, command, zone_append, zone_send, zoned,
 };
 use tantalum_nvme::failure::Failure;
+use tantalum_nvme::namespaces::SanitizeState;
 use tantalum_nvme::wire::command::Submission;
 use tantalum_nvme::wire::identify::{cns, command_set};
 use tantalum_nvme::wire::log_page::id;
@@ -373,6 +374,22 @@ fn a_sanitize_leaves_nothing_in_zones() {
     wait_until("the sanitize ends", || host.io.command(block_command(nvm::FLUSH, 0, 1)).unwrap().code == 0);
     assert_eq!(host.states(), [(state::EMPTY, 0); 6]);
     assert_eq!(host.zone_read(2 * SIZE, 4).unwrap(), vec![0; 4 * UNIT]);
+}
+
+/// Its data come when nothing of before is to be on the drive any more.
+#[test]
+fn an_append_that_waits_for_its_data_does_not_reach_a_drive_that_was_sanitized() {
+    let server = server(Plp::None);
+    let mut host = attach(&server, Options { no_capsule_data: true, ..Options::default() });
+    let waits = host.io.submit_write(zone_append(0, 1), pattern(1, UNIT)).unwrap();
+    let namespaces = &server.subsystem().namespaces;
+    // so that the command has been checked when the Sanitize begins
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(host.admin.command(command(admin::SANITIZE, 0, [2, 0, 0, 0, 0, 0])).unwrap().code, 0);
+    wait_until("the sanitize ends", || namespaces.sanitize().state == SanitizeState::Done);
+    let refused = host.io.reap().unwrap();
+    assert_eq!((refused.id, refused.code), (waits, Failure::SANITIZE_IN_PROGRESS.code()));
+    assert_eq!(host.states(), [(state::EMPTY, 0); 6]);
 }
 
 /// The same identity gives the same identifiers, which are not those of the other namespaces.
