@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use tantalum::{Device, Effective, NamespaceInfo, Profile, Smart, SpuMemoryProfile, SpuProfile, UNIT_BYTES};
+use tantalum_control::ZonesReport;
 use tantalum_nvme::namespaces::table_of;
 use tantalum_nvme::serve::{BlockNamespace, ServeError};
 use tantalum_report::table::{bytes, grouped};
@@ -14,6 +15,7 @@ use crate::drive::{in_use, opened_or_read};
 use crate::failure::Failure;
 use crate::info_handles::HandlesInfo;
 use crate::info_nvm::NvmInfo;
+use crate::info_zones;
 use crate::life::{Life, endurance};
 use crate::output;
 use crate::recovery_info::{RecoveryInfo, last_shutdown};
@@ -38,6 +40,8 @@ struct Info {
     nvm: Option<NvmInfo>,
     #[serde(skip_serializing_if = "Option::is_none")]
     handles: Option<HandlesInfo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zones: Option<ZonesReport>,
     namespaces: Vec<Namespace>,
     /// Block namespaces; `None` for a drive that was never divided.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +114,7 @@ impl Info {
             recovery: RecoveryInfo::of(recovery).taking(wall_seconds),
             nvm: NvmInfo::of(device),
             handles: HandlesInfo::of(device),
+            zones: ZonesReport::of(device),
             namespaces: device.namespaces().iter().map(Namespace::of).collect(),
             block_namespaces: None,
             smart,
@@ -173,6 +178,7 @@ impl Info {
         );
         let blocks = self.block_namespaces.iter().flatten();
         let mut lines: Vec<Line> = blocks.map(|namespace| ("block namespace", line_of(namespace))).collect();
+        lines.extend(self.zones.iter().flat_map(info_zones::lines));
         lines.extend([
             ("indexes", self.indexes()),
             ("write amplification", format!("{:.2}", self.write_amplification)),

@@ -37,6 +37,7 @@ mod help;
 mod info;
 mod info_handles;
 mod info_nvm;
+mod info_zones;
 mod interrupt;
 mod interruption;
 mod lab;

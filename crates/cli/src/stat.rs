@@ -19,6 +19,7 @@ use crate::baseline;
 use crate::failure::Failure;
 use crate::file_system::{self, Use};
 use crate::info::line_of;
+use crate::info_zones;
 use crate::life::LoadOptions;
 use crate::mount::stopped;
 use crate::output;
@@ -296,6 +297,7 @@ fn levels(report: &Report) -> Vec<(&'static str, String)> {
         ("bad blocks", grouped(smart.bad_blocks.into())),
         ("units mapped", grouped(drive.mapped_units)),
     ];
+    levels.extend(drive.zones.iter().flat_map(info_zones::lines));
     match report {
         Report::Mounted(report) => {
             let volume = &report.volume;

@@ -675,3 +675,17 @@ fn recovery_cost_of_an_impossible_drive_is_refused_before_it_is_measured() {
     let message = refused(dir.path(), &["recovery-cost", "--report", "no/such/plots.svg"]);
     assert!(message.starts_with("error: no/such/plots.svg: "), "{message}");
 }
+
+#[test]
+fn info_tells_of_a_drives_zones() {
+    let dir = TempDir::new().unwrap();
+    printed(tantalum(dir.path(), &["create", "z.tant", "--profile", "zns"]));
+    let text = printed(tantalum(dir.path(), &["info", "z.tant"]));
+    assert!(text.contains("24 of 32 MiB; at most 14 open and 14 active"), "{text}");
+    assert!(text.contains("24 empty; 0 bytes written"), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&printed(tantalum(dir.path(), &["info", "z.tant", "--json"]))).unwrap();
+    assert_eq!((&json["zones"]["empty"], &json["zones"]["size_units"]), (&24.into(), &8192.into()));
+    printed(tantalum(dir.path(), &["create", "d.tant", "--capacity", "64M"]));
+    assert!(!printed(tantalum(dir.path(), &["info", "d.tant"])).contains("zones"));
+}

@@ -14,6 +14,7 @@ pub mod path;
 mod process;
 mod report;
 mod socket;
+mod zones;
 
 pub use control::{Control, ControlError, EndWatch, Request, Response, Subject, serve};
 pub use ending::{End, Ended};
@@ -21,3 +22,4 @@ pub use file_writes::{Count, FileWrites};
 pub use look::{BLOCK_CHARACTERS, LatencyCounts, Look, PIECE, Shape};
 pub use report::{DriveReport, HandleReport, Latencies, Latency};
 pub use socket::{Socket, socket_path};
+pub use zones::ZonesReport;

@@ -12,6 +12,7 @@ use tantalum::{BlockId, BlockState, BlockUse, Counters, Kind, RecoveryReport, Us
 use tantalum_drive::{DeviceGuard, Pacing, WeakDrive};
 
 use crate::report::HandleReport;
+use crate::zones::ZonesReport;
 
 /// Blocks examined before others may have the drive again.
 pub const PIECE: usize = 4096;
@@ -62,6 +63,9 @@ pub struct Look {
     /// Its reclaim unit handles; empty without power, and on a drive without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handles: Vec<HandleReport>,
+    /// Its zones; none without power, and on a drive without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<ZonesReport>,
     /// The longest time for which the drive was held, on this machine's clock.
     pub longest_hold_ns: u64,
 }
@@ -199,6 +203,7 @@ fn without_blocks(device: &DeviceGuard<'_>, image: PathBuf, time: Option<Pacing>
         latency: LatencyCounts::default(),
         blocks: String::new(),
         handles: HandleReport::all(device),
+        zones: ZonesReport::of(device),
         longest_hold_ns: 0,
     }
 }

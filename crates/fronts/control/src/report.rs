@@ -7,6 +7,8 @@ use tantalum::{Device, HandleCounters, HandleState, Kind, Smart, Usage};
 
 use tantalum_drive::Pacing;
 
+use crate::zones::ZonesReport;
+
 /// The drive's part of a report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DriveReport {
@@ -38,6 +40,9 @@ pub struct DriveReport {
     /// Its reclaim unit handles; empty without power, and on a drive without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handles: Vec<HandleReport>,
+    /// Its zones; none without power, and on a drive without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<ZonesReport>,
 }
 
 /// A reclaim unit handle. Units are of 4 KiB, and counted since the drive was created.
@@ -139,6 +144,7 @@ impl DriveReport {
                 map: latency(Kind::Map),
             },
             handles: HandleReport::all(device),
+            zones: ZonesReport::of(device),
         }
     }
 }

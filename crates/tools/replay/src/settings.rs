@@ -45,6 +45,10 @@ pub struct Settings {
 
 impl Settings {
     pub(crate) fn validate(&self) -> Result<(), InvalidSetting> {
+        if self.profile.zones.is_some() {
+            let expected = "requests to blocks say nothing of zones: use a profile without [zones]";
+            return Err(InvalidSetting::new("--profile", &self.profile.name, expected));
+        }
         match self.pace {
             Some(Pace::Open { speed }) if !(speed.is_finite() && speed > 0.0) => {
                 Err(InvalidSetting::new("--speed", speed, "it must be above 0"))

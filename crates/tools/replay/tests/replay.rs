@@ -369,6 +369,10 @@ fn bad_settings_and_traces_are_errors() {
         with(|settings| settings.pace = Some(Pace::Closed { queue_depth: 0 })).contains("--queue-depth 0")
     );
     assert!(with(no_requests).contains("--requests 0"));
+    assert_eq!(
+        with(|settings| settings.profile = Profile::load("zns").unwrap()),
+        "--profile zns: requests to blocks say nothing of zones: use a profile without [zones]"
+    );
     let none = run("fio version 3 iolog\n0 f add\n", |_| {}).unwrap_err();
     assert!(matches!(none, ReplayError::NoRequests { .. }), "{none}");
     let line = run("0,W,0,4096,1\n0,W,0,4096\n", |_| {}).unwrap_err().to_string();

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use tantalum_control::{Count, Shape};
+use tantalum_control::{Count, Shape, ZonesReport};
 use tantalum_drive::Pacing;
 
 use crate::blocks::{Blocks, Wear};
@@ -72,6 +72,8 @@ pub struct Now {
     pub recovery: Vec<String>,
     /// Reclaim unit handles that were written with.
     pub handles: Vec<Handle>,
+    /// Its zones, as its report says.
+    pub zones: Option<ZonesReport>,
     /// The error that stopped the drive for good.
     pub stopped: Option<String>,
     /// Files that were written to; `None` if it is not mounted.
@@ -279,6 +281,7 @@ mod tests {
             mapped_bytes: 0,
             collection: vec![],
             handles: Vec::new(),
+            zones: None,
             recovery: vec![],
             stopped: None,
             files: None,

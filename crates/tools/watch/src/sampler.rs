@@ -176,6 +176,7 @@ impl Sampler {
             collection: between.map_or_else(Vec::new, words::collection),
             recovery: words::recovery(&look.recovery),
             handles: handles(look, between),
+            zones: look.zones,
             stopped: seen.stopped.clone(),
             files: self.files_of(seen),
             longest_hold_ns: look.longest_hold_ns,

@@ -56,6 +56,7 @@
     if (now.collection.length) list(by("collection"), now.collection);
     list(by("recovery"), now.recovery);
     showAlert(now);
+    showZones(now.zones);
     showHandles(now.handles);
     showFiles(now.files);
   }
@@ -73,6 +74,16 @@
     if (state === "gone") text = "tantalum watch does not answer. If it was ended, start it again: it has a new address then.";
     by("alert").hidden = !text;
     put("alert", text);
+  }
+
+  function showZones(zones) {
+    by("zones").hidden = !zones;
+    if (!zones) return;
+    const units = value => bytes(value * 4096);
+    put("zones-shape", `${number(zones.count)} of ${units(zones.size_units)}; at most ${number(zones.max_open)} open and ${number(zones.max_active)} active`);
+    const states = [zones.empty, zones.implicitly_open, zones.explicitly_open, zones.closed, zones.full, zones.read_only];
+    const texts = [...states.map(state => number(state)), units(zones.written_units)];
+    by("zones-row").replaceChildren(...texts.map(text => { const cell = document.createElement("td"); cell.textContent = text; return cell; }));
   }
 
   function showHandles(handles) {
