@@ -39,8 +39,8 @@ pub struct Cache {
     /// Units in groups of several.
     grouped: usize,
     hinted: usize,
-    /// Units with a handle other than the first.
-    placed: usize,
+    /// Units by reclaim unit handle.
+    with_handle: [u32; Handle::MOST as usize],
     /// Units on their way to flash, which still hold their buffers: until when, and their number.
     in_flight: VecDeque<(Nanoseconds, u32)>,
     in_flight_units: usize,
@@ -72,7 +72,7 @@ impl Cache {
             next_of_group: Vec::with_capacity(expected),
             grouped: 0,
             hinted: 0,
-            placed: 0,
+            with_handle: [0; Handle::MOST as usize],
             in_flight: VecDeque::new(),
             in_flight_units: 0,
             room_ns: 0,
@@ -113,7 +113,7 @@ impl Cache {
     /// what was just stored in other pieces stalls.
     pub fn insert(&mut self, unit: &HostUnit) -> Option<HostUnit> {
         self.hinted += usize::from(unit.hint.is_some());
-        self.placed += usize::from(unit.handle != Handle::DEFAULT);
+        self.with_handle[unit.handle.index()] += 1;
         let Cache { index, entries, .. } = self;
         let lpn_of = |entry: &u32| entries[*entry as usize].as_ref().map(|unit| unit.lpn);
         let is_lpn = |entry: &u32| lpn_of(entry) == Some(unit.lpn);
@@ -122,7 +122,7 @@ impl Cache {
             Entry::Occupied(found) => {
                 let old = entries[*found.get() as usize].replace(*unit).expect("an indexed entry is there");
                 self.hinted -= usize::from(old.hint.is_some());
-                self.placed -= usize::from(old.handle != Handle::DEFAULT);
+                self.with_handle[old.handle.index()] -= 1;
                 Some(old)
             }
             Entry::Vacant(vacant) => {
@@ -158,7 +158,9 @@ impl Cache {
         let unit = self.entries[entry as usize].take();
         debug_assert!(unit.is_some(), "an indexed entry is there");
         self.hinted -= usize::from(unit.is_some_and(|unit| unit.hint.is_some()));
-        self.placed -= usize::from(unit.is_some_and(|unit| unit.handle != Handle::DEFAULT));
+        if let Some(unit) = unit {
+            self.with_handle[unit.handle.index()] -= 1;
+        }
         self.check_counts();
         unit
     }
@@ -174,6 +176,11 @@ impl Cache {
             self.grouped
         );
         debug_assert!(self.hinted <= waiting, "{} units with hints among {waiting} that wait", self.hinted);
+        debug_assert!(
+            self.count_with(Handle::DEFAULT) <= waiting,
+            "{} units with the first handle among {waiting} that wait",
+            self.count_with(Handle::DEFAULT)
+        );
     }
 
     // -- groups -------------------------------------------------------------------------------------------------
@@ -261,7 +268,7 @@ impl Cache {
         handle: Option<Handle>,
     ) {
         self.forget_stale_turns();
-        let mixes = guard!(HandlesMixed, self.placed == 0);
+        let mixes = guard!(HandlesMixed, self.count_with(Handle::DEFAULT) == self.len());
         let handle = if mixes { handle } else { handle.or_else(|| self.handle_to_leave(per_page)) };
         match self.has_groups() {
             false => self.oldest_alone(units, per_page, handle),
@@ -271,22 +278,10 @@ impl Cache {
 
     // -- handles ------------------------------------------------------------------------------------------------
 
-    /// Whether units wait that have a handle.
-    pub fn waits_with(&self, handle: Handle) -> bool {
-        let has_handle = |unit: &HostUnit| unit.handle == handle;
-        match self.placed {
-            0 => handle == Handle::DEFAULT && self.len() > 0,
-            _ => self.entries.iter().flatten().any(has_handle),
-        }
-    }
-
     /// How many units wait that have a handle.
+    #[inline]
     pub fn count_with(&self, handle: Handle) -> usize {
-        match self.placed {
-            0 if handle != Handle::DEFAULT => 0,
-            0 => self.len(),
-            _ => self.entries.iter().flatten().filter(|unit| unit.handle == handle).count(),
-        }
+        self.with_handle[handle.index()] as usize
     }
 
     /// Whether some of these units are in a group with another handle.
@@ -588,6 +583,30 @@ mod tests {
         assert!(!cache.has_hinted());
         cache.clear();
         assert_eq!((cache.len(), cache.has_hinted()), (0, false));
+    }
+
+    /// Rewrites with other handles, units that leave, and a cache that becomes empty.
+    #[test]
+    fn units_are_counted_by_their_handle() {
+        let mut nand = nand();
+        let mut cache = Cache::new(8);
+        let mut expected = std::collections::BTreeMap::new();
+        for step in 0_u32..400 {
+            let (lpn, handle) = (step * 7 % 13, Handle((step * step % 5) as u8));
+            if step % 3 == 2 {
+                assert_eq!(cache.remove(Lpn(lpn)).is_some(), expected.remove(&lpn).is_some());
+            } else {
+                let old = cache.insert(&HostUnit { handle, ..unit(&mut nand, lpn) });
+                assert_eq!(old.map(|old| old.handle), expected.insert(lpn, handle));
+            }
+            for handle in (0..6).map(Handle) {
+                let count = expected.values().filter(|there| **there == handle).count();
+                assert_eq!(cache.count_with(handle), count, "handle {handle} after step {step}");
+            }
+        }
+        assert!(cache.count_with(Handle(1)) > 0);
+        cache.clear();
+        assert_eq!(cache.count_with(Handle(1)), 0);
     }
 
     /// A cache with units of one byte each, of which these are groups: the first unit of each, and the one after the last.

@@ -236,7 +236,7 @@ impl Engine {
     /// A handle begins its next reclaim unit: what waits with this handle goes into the one before.
     pub fn update_handle(&mut self, handle: Handle, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.maintain(at_ns)?;
-        while self.cache.waits_with(handle) {
+        while self.cache.count_with(handle) > 0 {
             self.drain_page_of(Some(handle), at_ns)?;
         }
         self.ftl.begin_reclaim_unit(handle, at_ns);
