@@ -24,6 +24,14 @@ impl Device {
         self.engine().map_or(0, |engine| engine.waiting_with(handle))
     }
 
+    /// Counts units that a host's commands changed without data ([`crate::Counters::host_units_without_data`]). It is not a command;
+    /// nothing happens without power.
+    pub fn count_without_data(&mut self, units: u64) {
+        if let Ok(engine) = self.engine_mut() {
+            engine.count_without_data(units);
+        }
+    }
+
     /// What happened to reclaim units since power came on, or since it was taken, oldest first; of each kind and handle only the
     /// last events are remembered.
     pub fn placement_events(&self) -> Vec<PlacementEvent> {

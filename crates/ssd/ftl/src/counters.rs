@@ -75,6 +75,10 @@ counters! {
         host_units_written: "host units written",
         /// Units the host read.
         host_units_read: "host units read",
+        /// Units that hosts changed by commands without data, as far as a server counts them: NVMe's Write Zeroes and Write
+        /// Uncorrectable, and Copy where it shares.
+        #[serde(default)]
+        host_units_without_data: "host units changed without data",
         /// Records put into key-value namespaces.
         records_put: "records put",
         /// Bytes of their keys and values.
@@ -162,16 +166,16 @@ mod tests {
             ..Counters::default()
         };
         let stored = counters.stored();
-        assert_eq!(stored.as_bytes().len(), 32 * 8);
-        assert_eq!([stored[0], stored[7], stored[8], stored[31]].map(|word| word.get()), [1, 8, 9, 1 << 40]);
-        assert_eq!(stored[31].as_bytes(), [0, 0, 0, 0, 0, 1, 0, 0]);
+        assert_eq!(stored.as_bytes().len(), 33 * 8);
+        assert_eq!([stored[0], stored[7], stored[8], stored[32]].map(|word| word.get()), [1, 8, 9, 1 << 40]);
+        assert_eq!(stored[32].as_bytes(), [0, 0, 0, 0, 0, 1, 0, 0]);
         assert_eq!(Counters::of_stored(&stored), counters);
     }
 
     #[test]
     fn every_counter_has_words_and_the_causes_add_up() {
         let counters = Counters::of_stored(&std::array::from_fn(|at| little_endian::U64::new(at as u64)));
-        assert!(counters.each().map(|(_, count)| count).eq(8..32));
+        assert!(counters.each().map(|(_, count)| count).eq(8..33));
         assert_eq!(counters.flash_units.total(), (0..8).sum::<u64>());
     }
 }

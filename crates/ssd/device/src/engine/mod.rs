@@ -253,6 +253,11 @@ impl Engine {
         self.ftl.take_placement_events()
     }
 
+    /// Counts units that a host's commands changed without data.
+    pub fn count_without_data(&mut self, units: u64) {
+        self.ftl.counters_mut().host_units_without_data += units;
+    }
+
     /// Erases every block that holds old data: returns when that is done, and how many could not be erased.
     pub fn purge(&mut self, at_ns: Nanoseconds) -> Result<(Nanoseconds, u32), Status> {
         self.maintain(at_ns)?;

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::FtlError;
 
-pub(super) const MAGIC: [u8; 8] = *b"TANTCKP8";
+pub(super) const MAGIC: [u8; 8] = *b"TANTCKP9";
 
 /// Precedes everything else.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
