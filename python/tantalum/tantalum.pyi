@@ -109,6 +109,7 @@ class Counters(TypedDict):
     flash_units: FlashUnits
     host_units_written: int
     host_units_read: int
+    host_units_without_data: int
     records_put: int
     record_bytes_put: int
     records_deleted: int

@@ -12,7 +12,7 @@ expect connect-all-disconnect "disconnected 1" nvme disconnect -n "$NQN"
 attach || exit
 controller="/dev/$(controller)"
 expect id-ctrl "^mn *: Tantalum" nvme id-ctrl "$controller"
-expect id-ctrl-copy "^oncs *: 0x1ef" nvme id-ctrl "$controller"
+expect id-ctrl-copy "^oncs *: 0x1ff" nvme id-ctrl "$controller"
 expect id-ctrl-cache "^vwc *: 0x[0-9a-f]*[1357]$" nvme id-ctrl "$controller"
 expect id-ctrl-limits "^mdts *: 7" nvme id-ctrl "$controller"
 expect id-ctrl-name "^subnqn *: $NQN" nvme id-ctrl "$controller"

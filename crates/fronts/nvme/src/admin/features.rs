@@ -123,6 +123,12 @@ pub fn is_of_group(feature: u8) -> bool {
     feature == id::DATA_PLACEMENT
 }
 
+/// Whether the drive keeps what is set, so that a host may ask it to. It keeps nothing else, but reservations, which have a feature of
+/// their own for that.
+fn is_saved(feature: u8) -> bool {
+    matches!(feature, id::DATA_PLACEMENT | id::PLACEMENT_EVENTS)
+}
+
 fn check_known(context: &Context<'_>, feature: u8) -> Result<(), Failure> {
     let is_known = match context.controller.kind {
         ControllerKind::Io => features(context.subsystem).any(|known| known == feature),
@@ -150,9 +156,12 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
     // a feature of the controller has the same value for each of its namespaces
     let names_namespace = names_namespace(context, command)?;
     if selection(command) == 3 {
-        // bit 1: it is a namespace's; bit 2: it can be changed
+        // bit 0: it can be saved; bit 1: it is a namespace's; bit 2: it can be changed
         let (is_changeable, is_of_namespace) = (CHANGEABLE.contains(&feature), is_of_namespace(feature));
-        return Ok(Answer::result(u64::from(is_of_namespace) << 1 | u64::from(is_changeable) << 2));
+        let is_saved = u64::from(is_saved(feature));
+        return Ok(Answer::result(
+            is_saved | u64::from(is_of_namespace) << 1 | u64::from(is_changeable) << 2,
+        ));
     }
     if is_of_namespace(feature) && !names_namespace {
         // (Base, sections 5.27.1.24 and 5.27.1.25)
@@ -160,7 +169,7 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
         let is_all = is_of_reservations && command.namespace.get() == ALL_NAMESPACES;
         return Err(if is_all { Failure::INVALID_FIELD } else { Failure::INVALID_NAMESPACE });
     }
-    let is_current = selection(command) == 0;
+    let is_current = selection(command) == 0 || selection(command) == 2 && is_saved(feature);
     let controller = context.controller;
     let set = |default: u32| match is_current {
         true => u64::from(controller.feature(feature).unwrap_or(default)),
@@ -225,8 +234,7 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
     if names_namespace && !is_of_namespace(feature) {
         return Err(Failure::NOT_OF_NAMESPACE);
     }
-    // nothing is kept across a reset
-    if command.bit(10, 31) {
+    if command.bit(10, 31) && !is_saved(feature) {
         return Err(Failure::NOT_SAVEABLE);
     }
     let controller = context.controller;

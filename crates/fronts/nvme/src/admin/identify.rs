@@ -252,8 +252,8 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.endurance_groups = ENDURANCE_GROUP.into();
     told.submission_bytes = 6 << 4 | 6;
     told.completion_bytes = 4 << 4 | 4;
-    // Compare, Write Uncorrectable, Dataset Management, Write Zeroes, reservations, Timestamp, Verify, Copy
-    told.io_commands = (1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8).into();
+    // Compare, Write Uncorrectable, Dataset Management, Write Zeroes, saved features, reservations, Timestamp, Verify, Copy
+    told.io_commands = (1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8).into();
     // Compare and Write
     told.fused = 1.into();
     told.copy_formats = (1 | 1 << COPY_ACROSS).into();
@@ -351,7 +351,7 @@ fn common_namespace(subsystem: &Subsystem, is_shared: bool, has_blocks: bool) ->
     told.sharing = is_shared.into();
     told.reservations = if has_blocks { RESERVATIONS } else { 0 };
     told.attributes = is_write_protected(&device).into();
-    told.endurance_group = ENDURANCE_GROUP.into();
+    told.endurance_group = if has_blocks { ENDURANCE_GROUP } else { group_of_records(subsystem) }.into();
     told.status = is_ready(&device).into();
     told
 }
@@ -382,12 +382,18 @@ fn key_value_namespace(subsystem: &Subsystem, namespace: u32) -> KeyValueNamespa
     told.size = (limits.capacity_units * UNIT_BYTES as u64).into();
     told.sharing = 1;
     told.attributes = is_write_protected(&device).into();
-    told.endurance_group = ENDURANCE_GROUP.into();
+    told.endurance_group = group_of_records(subsystem).into();
     told.guid = guid(subsystem, namespace.into());
     told.eui64 = eui64(subsystem, namespace.into());
     told.formats[0].key_bytes = (limits.key_value.key_bytes as u16).into();
     told.formats[0].value_bytes = TRANSFER_BYTES.min(limits.key_value.value_bytes as u32).into();
     told
+}
+
+/// The endurance group of namespaces with records. Those of a group in which flexible data placement is enabled have placement handles,
+/// which are not defined for records (Key Value 1.1): there they tell of no group.
+fn group_of_records(subsystem: &Subsystem) -> u16 {
+    if subsystem.placement.is_some() { 0 } else { ENDURANCE_GROUP }
 }
 
 /// A locally administered identifier: the image's identity and the namespace's.

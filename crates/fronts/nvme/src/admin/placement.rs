@@ -110,7 +110,8 @@ fn statistics(subsystem: &Subsystem) -> Vec<u8> {
         [(bytes as u64).into(), ((bytes >> 64) as u64).into()]
     };
     let mut log: wire::Statistics = empty();
-    log.host_bytes = bytes(counters.host_units_written);
+    // (NVM 1.1, section 4.1.4.6)
+    log.host_bytes = bytes(counters.host_units_written + counters.host_units_without_data);
     log.media_bytes = bytes(counters.flash_units.total());
     log.erased_bytes = bytes(counters.blocks_erased * block_units);
     log.as_bytes().to_vec()

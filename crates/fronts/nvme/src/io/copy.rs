@@ -183,7 +183,9 @@ fn share(part: Part<'_>, when: When, from: Units, onto: Units, is_fast_only: boo
         let (units, is_mapped) = run(part, src, from.count - at)?;
         let reply = match is_mapped {
             true => share_or_write(part, when, ShareRange { dst, src, units }, is_fast_only, placed)?,
-            false => part.perform(Request::Trim { lpn: dst, units }, when)?.done_ns,
+            false => {
+                without_data(part, units, part.perform(Request::Trim { lpn: dst, units }, when)?.done_ns)?
+            }
         };
         done_ns = done_ns.max(reply);
         at += units;
@@ -218,6 +220,12 @@ fn share_or_write(
             let written = part.write(range.dst, &data, false, handle, when)?;
             Ok(written.done_ns.max(read.done_ns))
         }
-        shared => Ok(shared?.done_ns),
+        shared => without_data(part, range.units, shared?.done_ns),
     }
+}
+
+/// Counts units that were copied without moving their data.
+fn without_data(part: Part<'_>, units: u32, done_ns: u64) -> Result<u64, Failure> {
+    part.lock()?.count_without_data(units.into());
+    Ok(done_ns)
 }

@@ -86,6 +86,7 @@ pub fn write_on(
 pub fn write_uncorrectable(part: Part<'_>, when: When, kept: NamespaceId, blocks: Blocks) -> Worked {
     let mut device = part.lock()?;
     let done_ns = part.mark(&mut device, when, kept, blocks)?;
+    device.count_without_data(part.space.units(blocks).count.into());
     Ok((Answer::default(), done_ns))
 }
 
@@ -107,6 +108,7 @@ pub fn write_zeroes(
     let (lpn, count) = units.whole();
     if count > 0 {
         let completion = device.issue(Command::WriteZeroes { lpn, units: count }, when)?;
+        device.count_without_data(count.into());
         done_ns = done_ns.max(completion.done_ns);
     }
     drop(device);

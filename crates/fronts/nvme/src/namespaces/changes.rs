@@ -9,6 +9,9 @@
 //! Without the mark, a cut would leave a namespace with a part of its data. Without the flush, units that already belong to another
 //! namespace could have their old data again.
 
+use std::ops::{Deref, DerefMut};
+
+use parking_lot::MutexGuard;
 use tantalum::{Lpn, Nanoseconds, TxId};
 use tantalum_drive::{Queue, Request};
 
@@ -28,11 +31,31 @@ pub struct Change<T> {
     pub done_ns: Nanoseconds,
 }
 
+/// The table and what belongs to it, for the only one who changes it.
+pub(super) struct Changing<'a> {
+    state: MutexGuard<'a, State>,
+    _only: MutexGuard<'a, ()>,
+}
+
+impl Deref for Changing<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Changing<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
 impl Namespaces {
     /// Completes what a power cut, or a failure, has left to do. What fails is tried again before the next change. Returns whether a
     /// Sanitize has ended.
     pub fn resume(&self, queue: &Queue) -> bool {
-        let _ = self.finish(queue, &mut self.lock());
+        let _ = self.finish(queue, &mut self.change());
         self.run_sanitize(queue)
     }
 
@@ -64,7 +87,7 @@ impl Namespaces {
         let mut next = state.table.clone();
         next.entry_mut(slot).map_or(Ok(()), |entry| change(slot, entry))?;
         let done_ns = match next == state.table {
-            true => 0,
+            true => state.stored_ns,
             false => self.replace(queue, &mut state, next)?,
         };
         then(slot);
@@ -108,9 +131,15 @@ impl Namespaces {
         look(&self.lock().table)
     }
 
-    /// The table, when nothing is left to do.
-    pub(super) fn ready(&self, queue: &Queue) -> Result<parking_lot::MutexGuard<'_, State>, Failure> {
-        let mut state = self.lock();
+    /// The table, for whoever changes it.
+    pub(super) fn change(&self) -> Changing<'_> {
+        let only = self.changing.lock();
+        Changing { state: self.lock(), _only: only }
+    }
+
+    /// The same when nothing is left to do.
+    pub(super) fn ready(&self, queue: &Queue) -> Result<Changing<'_>, Failure> {
+        let mut state = self.change();
         state.table.sanitize.check()?;
         self.finish(queue, &mut state)?;
         Ok(state)
@@ -127,6 +156,7 @@ impl Namespaces {
         state.take_placement_events(&mut queue.drive().lock());
         let done_ns = state.storage.store(queue, &next)?;
         state.table = next;
+        state.stored_ns = state.stored_ns.max(done_ns);
         self.outdate_views();
         Ok(done_ns)
     }
@@ -160,8 +190,8 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Does what is left to do with each namespace. Returns when it is durable.
-    fn finish(&self, queue: &Queue, state: &mut State) -> Result<Nanoseconds, Failure> {
+    /// Does what is left to do with each namespace. Returns when it is durable. Others can see the table meanwhile.
+    fn finish(&self, queue: &Queue, state: &mut Changing<'_>) -> Result<Nanoseconds, Failure> {
         let left: Vec<Entry> = state
             .table
             .entries()
@@ -171,16 +201,7 @@ impl Namespaces {
         if left.is_empty() {
             return Ok(0);
         }
-        for entry in &left {
-            deallocate(queue, entry.first, entry.units)?;
-        }
-        let when = queue.answers().when(0);
-        queue.drive().perform(Request::Flush, when)?;
-        for entry in &left {
-            let when = queue.answers().when(0);
-            self.uncorrectable.clear(&mut queue.drive().lock(), when, entry.sectors())?;
-        }
-        let purged = if left.iter().any(Entry::erases) { purge(queue) } else { Ok(()) };
+        let purged = MutexGuard::unlocked(&mut state.state, || self.empty(queue, &left))?;
         if purged == Err(Failure::POWER_LOSS) {
             return Err(Failure::POWER_LOSS);
         }
@@ -191,6 +212,19 @@ impl Namespaces {
         }
         let done_ns = self.replace(queue, state, next)?;
         purged.map(|()| done_ns)
+    }
+
+    /// Deallocates the units of these namespaces, and erases what was there if that is asked for: whether that could be done.
+    fn empty(&self, queue: &Queue, left: &[Entry]) -> Result<Result<(), Failure>, Failure> {
+        for entry in left {
+            deallocate(queue, entry.first, entry.units)?;
+        }
+        queue.drive().perform(Request::Flush, queue.answers().when(0))?;
+        for entry in left {
+            let when = queue.answers().when(0);
+            self.uncorrectable.clear(&mut queue.drive().lock(), when, entry.sectors())?;
+        }
+        Ok(if left.iter().any(Entry::erases) { purge(queue) } else { Ok(()) })
     }
 
     /// A number that no namespace has, and none of the drive's key-value namespaces will ever have.

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
-use tantalum::{Device, NamespaceId};
+use tantalum::{Device, NamespaceId, Nanoseconds};
 use tantalum_drive::{Drive, Fence, Fences, Queue};
 
 pub use changes::Change;
@@ -94,6 +94,9 @@ pub struct Namespaces {
     sanitizer: Mutex<()>,
     /// Blocks that hosts have marked as not readable.
     uncorrectable: Uncorrectable,
+    /// Held by whoever changes the table, from the beginning of a change to its end: what takes long is done while others can see how
+    /// it stands.
+    changing: Mutex<()>,
     /// Open transactions, and the part in which each was begun.
     transactions: Mutex<FxHashMap<u64, (u8, u64)>>,
 }
@@ -103,6 +106,8 @@ struct State {
     table: Table,
     storage: Storage,
     placement: PlacementLog,
+    /// When all that was stored is durable, in the drive's time: a setting that is so already is acknowledged no earlier.
+    stored_ns: Nanoseconds,
     /// What hosts have set as Error Recovery, by slot of the table.
     error_recovery: [u32; SLOTS],
     reservations: Reservations,
@@ -123,17 +128,13 @@ impl Namespaces {
         uncorrectable.load(&mut device, storage.kept())?;
         let reservations = reservations::load(&mut device, storage.kept(), &table)?;
         drop(device);
+        let (placement, stored_ns, error_recovery) = (PlacementLog::default(), 0, [0; SLOTS]);
         let namespaces = Namespaces {
             key_value,
             zones,
             highest: highest.into(),
-            state: Mutex::new(State {
-                table,
-                storage,
-                placement: PlacementLog::default(),
-                error_recovery: [0; SLOTS],
-                reservations,
-            }),
+            state: Mutex::new(State { table, storage, placement, stored_ns, error_recovery, reservations }),
+            changing: Mutex::default(),
             version: AtomicU64::new(0),
             parts: std::array::from_fn(|_| Fences::default()),
             sanitizer: Mutex::default(),
@@ -156,8 +157,8 @@ impl Namespaces {
         let (table, storage) = stored::load(&mut device, block_bytes)?;
         self.uncorrectable.load(&mut device, storage.kept())?;
         let reservations = reservations::load(&mut device, storage.kept(), &table)?;
-        let (placement, error_recovery) = (PlacementLog::default(), [0; SLOTS]);
-        *state = State { table, storage, placement, error_recovery, reservations };
+        let (placement, stored_ns, error_recovery) = (PlacementLog::default(), 0, [0; SLOTS]);
+        *state = State { table, storage, placement, stored_ns, error_recovery, reservations };
         self.parts.iter().for_each(|part| part.withdraw_by(&device, CONTENTS));
         self.highest.store(highest_of(device.last_namespace()), Ordering::Relaxed);
         self.transactions.lock().clear();

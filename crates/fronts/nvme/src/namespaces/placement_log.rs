@@ -83,6 +83,8 @@ impl PlacementLog {
     /// Takes over what the drive remembers. What the host did itself has this cause.
     fn take(&mut self, table: &Table, device: &mut Device, cause: Option<(u32, u16)>) {
         let Some(fdp) = device.profile().fdp else { return };
+        // records have the first handle, and so have vendor commands of any namespace
+        let is_alone = table.entries().count() == 1 && device.namespaces().is_empty();
         for told in device.take_placement_events() {
             let blocks = |units| units * table.blocks_per_unit(told.handle);
             let (kind, blocks) = match told.kind {
@@ -94,7 +96,8 @@ impl PlacementLog {
             let is_of_all = kind == event::RESET;
             let handle = (!is_of_all).then_some(told.handle);
             let is_caused = kind == event::NOT_FULLY_WRITTEN && cause.is_some();
-            let only = handle.and_then(|handle| table.only_with(handle));
+            let only = handle.filter(|handle| is_alone || *handle != Handle::DEFAULT);
+            let only = only.and_then(|handle| table.only_with(handle));
             let cause = if is_caused { cause } else { only };
             self.add(table, fdp.isolation, Recorded { at_ns: told.at_ns, kind, handle, cause, blocks });
         }
@@ -151,11 +154,12 @@ impl Namespaces {
         lock: impl FnOnce() -> Result<DeviceGuard<'a>, Failure>,
     ) -> Result<Nanoseconds, Failure> {
         let mut state = self.lock();
+        // first, as another namespace may be in its place
+        let mut device = lock()?;
         let entry = state.table.entry(target.slot.into()).ok_or(Failure::INVALID_NAMESPACE)?;
         let handle = |identifier: &u16| entry.handles.list().get(usize::from(*identifier)).copied();
         let handles = identifiers.iter().map(handle).collect::<Option<Vec<Handle>>>();
         let (handles, number) = (handles.ok_or(Failure::INVALID_FIELD)?, entry.number);
-        let mut device = lock()?;
         state.take_placement_events(&mut device);
         let (mut done_ns, State { table, placement, .. }) = (0, &mut *state);
         for (handle, identifier) in handles.into_iter().zip(identifiers) {
@@ -207,7 +211,7 @@ impl Namespaces {
         let mut next = state.table.clone();
         next.handles.set_events(handle, events);
         let done_ns = match next == state.table {
-            true => 0,
+            true => state.stored_ns,
             false => self.replace(queue, &mut state, next)?,
         };
         Ok(Change { result: (), done_ns })
@@ -221,7 +225,12 @@ fn handle_of(table: &Table, number: u32, placement_handle: u16) -> Result<Handle
 
 #[cfg(test)]
 mod tests {
+    use tantalum::{FdpProfile, Profile};
+    use tantalum_drive::{Answers, Pacing};
+
     use super::*;
+    use crate::blocks::BlockSpace;
+    use crate::namespaces::{Entry, NewNamespace, Pending, View};
 
     #[test]
     fn the_oldest_events_make_room_for_new_ones_of_their_kind_and_others_are_not_recorded() {
@@ -242,6 +251,58 @@ mod tests {
         add(1003, event::MOVED, 1);
         assert_eq!((log.of_controller.len(), log.of_controller[0].at_ns), (MOST, 100 - MOST as u64));
         assert_eq!(log.of_hosts.iter().map(|recorded| recorded.at_ns).collect::<Vec<_>>(), [1000]);
+    }
+
+    /// A namespace with the handles 2 and 1 of four.
+    fn divided() -> (Namespaces, Queue) {
+        let fdp = Some(FdpProfile { handles: 4, isolation: Isolation::Persistently });
+        let profile = Profile { capacity_bytes: 1 << 30, fdp, ..Profile::load("tlc-nvme").unwrap() };
+        let drive = Drive::new(Device::in_memory(&profile).unwrap());
+        let namespaces = Namespaces::load(&drive, 4096).unwrap();
+        let queue = Queue::new(drive, Answers::new(Pacing::None, 0).unwrap());
+        let is_first = |entry: &Entry| if entry.number == 1 { Pending::Delete } else { entry.pending };
+        namespaces.clear(&queue, |_| Ok(()), is_first, |_| {}).unwrap();
+        assert_eq!(create(&namespaces, &queue, &[2, 1]), 1);
+        (namespaces, queue)
+    }
+
+    fn create(namespaces: &Namespaces, queue: &Queue, handles: &[u16]) -> u32 {
+        let handles = Some(handles.to_vec());
+        let new = NewNamespace { blocks: 100, format: 0, is_shared: true, handles };
+        namespaces.create(queue, &new).unwrap().result
+    }
+
+    #[test]
+    fn a_choice_that_is_so_already_is_done_when_it_is_durable() {
+        let (namespaces, queue) = divided();
+        let set = |kinds: &[u8]| namespaces.set_recorded_events(&queue, (1, 0), kinds, true).unwrap().done_ns;
+        let stored_ns = set(&[0, 3]);
+        assert!(stored_ns > 0);
+        assert_eq!(set(&[3]), stored_ns, "it may not be on flash yet");
+    }
+
+    /// Its host was told of an invalid field of a command for another namespace.
+    #[test]
+    fn a_namespace_that_another_one_has_replaced_keeps_its_commands_out() {
+        let (namespaces, queue) = divided();
+        let target = View::undivided(BlockSpace::new(4096, 100), Vec::new()).blocks(1).copied().unwrap();
+        let begin = |target: &Target, identifier| {
+            let lock = || {
+                let device = queue.drive().lock();
+                let holds = namespaces.fence(target).holds(&device);
+                if holds { Ok(device) } else { Err(Failure::KEPT_OUT) }
+            };
+            namespaces.begin_reclaim_units(target, &[identifier], queue.answers().when(0), lock)
+        };
+        let now = Target { right: namespaces.parts[0].current(), ..target };
+        assert!(begin(&now, 1).is_ok());
+        assert_eq!(begin(&now, 2), Err(Failure::INVALID_FIELD));
+        let delete = |_: &Entry| Pending::Delete;
+        namespaces.clear(&queue, |_| Ok(()), delete, |_| {}).unwrap();
+        assert_eq!(begin(&now, 1), Err(Failure::KEPT_OUT), "it is gone");
+        create(&namespaces, &queue, &[3]);
+        assert_eq!(begin(&now, 1), Err(Failure::KEPT_OUT), "the other one has no such identifier");
+        assert_eq!(namespaces.refusal(&now), Failure::FORMAT_IN_PROGRESS);
     }
 
     #[test]

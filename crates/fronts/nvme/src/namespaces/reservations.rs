@@ -72,14 +72,15 @@ impl Namespaces {
         }
         let mut next = state.reservations.clone();
         let result = change(&mut next[slot])?;
-        let mut done_ns = 0;
         if next[slot] == state.reservations[slot] {
-            return Ok(Change { result, done_ns });
+            return Ok(Change { result, done_ns: state.stored_ns });
         }
+        let mut done_ns = 0;
         if next[slot].persists || state.reservations[slot].persists {
             let value = encode(&next, &state.table);
             let namespace = state.storage.namespace(queue)?;
             done_ns = RESERVATIONS.store(queue, namespace, &value)?;
+            state.stored_ns = state.stored_ns.max(done_ns);
         }
         state.reservations = next;
         self.parts[slot].withdraw_by(&queue.drive().lock(), RESERVED);

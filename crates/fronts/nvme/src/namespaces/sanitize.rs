@@ -26,7 +26,7 @@ impl Namespaces {
     pub fn begin_sanitize(&self, queue: &Queue, dword: u32) -> Result<Change<()>, Failure> {
         // after one that failed, another one may succeed
         let is_failed = self.sanitize().state == SanitizeState::Failed;
-        let mut state = if is_failed { self.lock() } else { self.ready(queue)? };
+        let mut state = if is_failed { self.change() } else { self.ready(queue)? };
         if state.table.sanitize.state == SanitizeState::Running {
             return Err(Failure::SANITIZE_IN_PROGRESS);
         }
@@ -46,7 +46,7 @@ impl Namespaces {
         queue: &Queue,
         is_allowed: impl Fn(u32) -> bool,
     ) -> Result<Change<()>, Failure> {
-        let mut state = self.lock();
+        let mut state = self.change();
         let Sanitize { state: last, dword } = state.table.sanitize;
         match last {
             SanitizeState::Running => return Err(Failure::SANITIZE_IN_PROGRESS),
@@ -77,7 +77,7 @@ impl Namespaces {
             Err(Failure::POWER_LOSS) => return false,
             Err(_) => SanitizeState::Failed,
         };
-        let mut now = self.lock();
+        let mut now = self.change();
         let mut next = now.table.clone();
         next.sanitize.state = state;
         match self.replace(queue, &mut now, next) {

@@ -3,7 +3,7 @@
 use tantalum::{Handle, NamespaceId};
 
 use super::reservation::Denied;
-use super::table::{Entry, Sanitize, Table};
+use super::table::{Entry, Pending, Sanitize, Table};
 use super::zones::{ZONES_NAMESPACE, ZoneSpace, ZonesTarget};
 use super::{RECORDS, ZONES, contents_of, namespace_of};
 use crate::blocks::BlockSpace;
@@ -63,6 +63,8 @@ pub struct View {
     handles: Vec<Vec<Handle>>,
     /// How many the drive has.
     drive_handles: u32,
+    /// Those of them that are being formatted.
+    formatted: Vec<u32>,
     key_value: Vec<NamespaceId>,
     records: Target,
     zones: Option<ZonesTarget>,
@@ -80,13 +82,18 @@ impl View {
         part: impl Fn(usize) -> Part,
     ) -> View {
         let target = |slot: usize, space| Target::new(slot, space, &part(slot));
-        let has = |slot: usize, entry: &Entry| attached >> slot & 1 == 1 && entry.is_usable();
+        let is_there = |entry: &Entry| entry.pending != Pending::Delete;
+        let has = |slot: usize, entry: &Entry| attached >> slot & 1 == 1 && is_there(entry);
         let blocks = || table.entries().filter(|(slot, entry)| has(*slot, entry));
         View {
             version,
             handles: blocks().map(|(_, entry)| entry.handles.list().to_vec()).collect(),
             drive_handles: table.handles.count,
             blocks: blocks().map(|(slot, entry)| (entry.number, target(slot, entry.space()))).collect(),
+            formatted: blocks()
+                .filter(|(_, entry)| !entry.is_usable())
+                .map(|(_, entry)| entry.number)
+                .collect(),
             key_value: key_value.to_vec(),
             records: target(RECORDS, BlockSpace::NONE),
             zones: zones.map(|zones| ZonesTarget { zones, target: target(ZONES, zones.space()) }),
@@ -101,10 +108,13 @@ impl View {
         self.blocks(number).filter(|now| now.is_same(target)).copied().unwrap_or(*target)
     }
 
-    /// Refuses I/O commands during a Sanitize, and after one that failed.
+    /// Refuses I/O commands of a namespace while it is formatted, and all during a Sanitize, and after one that failed.
     #[inline]
-    pub fn check(&self) -> Result<(), Failure> {
-        self.sanitize.check()
+    pub fn check(&self, number: u32) -> Result<(), Failure> {
+        match self.formatted.contains(&number) {
+            true => Err(Failure::FORMAT_IN_PROGRESS),
+            false => self.sanitize.check(),
+        }
     }
 
     /// Of a drive that was never divided, for whoever decodes commands without executing them.
@@ -113,8 +123,9 @@ impl View {
         let target = |slot: usize, space| Target::new(slot, space, &part);
         let blocks = vec![(super::BLOCK_NAMESPACE, target(0, space))];
         let records = target(RECORDS, BlockSpace::NONE);
-        let (handles, sanitize, zones) = (vec![Vec::new()], Sanitize::default(), None);
-        View { version: 0, blocks, handles, drive_handles: 0, key_value, records, zones, sanitize }
+        let (handles, formatted, zones) = (vec![Vec::new()], Vec::new(), None);
+        let sanitize = Sanitize::default();
+        View { version: 0, blocks, handles, drive_handles: 0, formatted, key_value, records, zones, sanitize }
     }
 
     /// Of nothing, and older than any other.
@@ -152,6 +163,7 @@ impl View {
     /// The block namespace with this number, as the source of a copy.
     pub fn source_of_copy(&self, number: u32) -> Result<&Target, Failure> {
         match self.blocks(number) {
+            Some(_) if self.formatted.contains(&number) => Err(Failure::FORMAT_IN_PROGRESS),
             Some(target) if target.denied.reads => Err(Failure::RESERVATION_CONFLICT),
             Some(target) => Ok(target),
             None if self.key_value(number).is_some() || self.zones(number).is_some() => {

@@ -12,10 +12,10 @@ use crate::common::witness::number;
 use crate::common::{Host, UNIT, attach, names, pattern, serve, serving, small, subsystem_on};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Device, NamespaceAttributes, NamespaceId, Plp, Profile, check};
+use tantalum::{Device, FdpProfile, Isolation, NamespaceAttributes, NamespaceId, Plp, Profile, check};
 use tantalum_control::Control;
 use tantalum_drive::Pacing;
-use tantalum_nvme::client::{Client, Completed, Names, Options, command};
+use tantalum_nvme::client::{Client, Completed, Names, Options, command, handle_update, placed};
 use tantalum_nvme::failure::Failure;
 use tantalum_nvme::serve::{Notice, Served};
 use tantalum_nvme::server::Server;
@@ -458,6 +458,8 @@ fn hosts_are_told_of_namespaces_that_come_and_go() {
 struct Known {
     number: u32,
     units: u64,
+    /// Its reclaim unit handles.
+    handles: Vec<u16>,
     /// The last version of its first block that was flushed.
     flushed: u64,
     /// The last version that was sent.
@@ -469,7 +471,7 @@ fn block(number: u32, version: u64) -> Vec<u8> {
 }
 
 /// One host divides the drive anew again and again while power is cut at random flash operations. After each cut the namespaces are
-/// those before or after the change that was under way, one that survives has its data, and a new one is empty.
+/// those before or after the change that was under way, one that survives has its handles and its data, and a new one is empty.
 fn divide_under_cuts(image: &Path, profile: &Profile, seed: u64, cuts: u64) {
     let has_capacitor = profile.power.plp == Plp::Capacitor;
     let served =
@@ -484,7 +486,8 @@ fn divide_under_cuts(image: &Path, profile: &Profile, seed: u64, cuts: u64) {
         })
     });
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut divider = Divider { known: Vec::new(), begun: None, version: 0, counts: [0; 4] };
+    let handles = profile.fdp.map_or(0, |fdp| fdp.handles as u16);
+    let mut divider = Divider { handles, known: Vec::new(), begun: None, version: 0, counts: [0; 5] };
     for cut in 0..cuts {
         let (mut admin, mut io, id) = loop {
             if let Ok(attached) = attach_to(address) {
@@ -508,8 +511,9 @@ fn divide_under_cuts(image: &Path, profile: &Profile, seed: u64, cuts: u64) {
         }
         recovered.recv_timeout(Duration::from_secs(60)).unwrap();
     }
-    println!("created, deleted, found empty, formatted: {:?}", divider.counts);
-    assert!(divider.counts.iter().all(|count| *count > 0));
+    let [counts @ .., begun_units] = divider.counts;
+    println!("created, deleted, found empty, formatted: {counts:?}; begun reclaim units: {begun_units}");
+    assert!(counts.iter().all(|count| *count > 0) && (begun_units > 0) == (handles > 0));
     stopper.stop();
     serving.join().unwrap().unwrap();
     let checked = check::check(image, &mut |_, _| ControlFlow::Continue(())).unwrap();
@@ -524,17 +528,19 @@ fn attach_to(address: SocketAddr) -> std::io::Result<(Client, Client, u16)> {
 
 /// The host that divides the drive.
 struct Divider {
+    /// Reclaim unit handles of the drive.
+    handles: u16,
     known: Vec<Known>,
     /// What was begun and not answered.
     begun: Option<Begun>,
     version: u64,
-    counts: [u64; 4],
+    counts: [u64; 5],
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Begun {
-    /// A namespace of so many units.
-    Create(u64),
+    /// A namespace of so many units, with these handles.
+    Create(u64, Vec<u16>),
     Delete(u32),
     Format(u32),
 }
@@ -557,15 +563,20 @@ impl Divider {
         id: u16,
         rng: &mut Xoshiro256PlusPlus,
     ) -> std::io::Result<()> {
-        match rng.random_range(0..5) {
+        match rng.random_range(0..6) {
             0 if self.known.len() < 5 => {
                 let units = rng.random_range(1..1000);
-                self.begun = Some(Begun::Create(units));
-                let created = answered(try_create(admin, units, 0, 1))?;
+                let handles: Vec<u16> = (0..self.handles).filter(|_| rng.random_ratio(1, 2)).collect();
+                // a host that names none leaves the choice to the drive, which is another test
+                let handles = if handles.is_empty() { (0..self.handles).rev().collect() } else { handles };
+                self.begun = Some(Begun::Create(units, handles.clone()));
+                let data = crate::placement::asked(units, 0, handles.len() as u16, &handles);
+                let create = command(admin::NAMESPACE_MANAGEMENT, 0, [0; 6]);
+                let created = answered(admin.write_command(create, &data))?;
                 self.begun = None;
                 self.counts[0] += 1;
                 let number = created.result as u32;
-                self.known.push(Known { number, units, flushed: 0, sent: 0 });
+                self.known.push(Known { number, units, handles, flushed: 0, sent: 0 });
                 let mut data = [1_u16.to_le_bytes(), id.to_le_bytes()].concat();
                 data.resize(4096, 0);
                 let attach = command(admin::NAMESPACE_ATTACHMENT, number, [0; 6]);
@@ -584,7 +595,7 @@ impl Divider {
             }
             2 if !self.known.is_empty() => {
                 let at = rng.random_range(0..self.known.len());
-                let Known { number, units, .. } = self.known[at];
+                let Known { number, units, .. } = self.known[at].clone();
                 self.begun = Some(Begun::Format(number));
                 let dword = rng.random_range(0..2) << 9;
                 answered(admin.command(command(admin::FORMAT, number, [dword, 0, 0, 0, 0, 0])))?;
@@ -593,13 +604,22 @@ impl Divider {
                 (self.known[at].flushed, self.known[at].sent) = (0, 0);
                 self.find_empty(io, number, units)?;
             }
+            3 if !self.known.is_empty() && self.handles > 0 => {
+                let Known { number, handles, .. } = &self.known[rng.random_range(0..self.known.len())];
+                let identifier = rng.random_range(0..handles.len() as u16);
+                answered(io.write_command(handle_update(*number, 1), &identifier.to_le_bytes()))?;
+                self.counts[4] += 1;
+            }
             _ if !self.known.is_empty() => {
                 let at = rng.random_range(0..self.known.len());
-                let Known { number, units, .. } = self.known[at];
+                let Known { number, units, handles, .. } = self.known[at].clone();
                 self.version += 1;
                 self.known[at].sent = self.version;
                 for place in [0, units / 2, units - 1] {
-                    let write = on(nvm::WRITE, number, place);
+                    let mut write = on(nvm::WRITE, number, place);
+                    if !handles.is_empty() {
+                        write = placed(write, rng.random_range(0..handles.len() as u16));
+                    }
                     answered(io.write_command(write, &block(number, self.version)))?;
                 }
                 answered(io.command(command(nvm::FLUSH, number, [0; 6])))?;
@@ -629,8 +649,11 @@ impl Divider {
                 assert_eq!(known.units, units, "{when}: the size of {number}");
                 continue;
             }
-            assert_eq!(self.begun, Some(Begun::Create(units)), "{when}: namespace {number} was not created");
-            self.known.push(Known { number: *number, units, flushed: 0, sent: 0 });
+            let Some(Begun::Create(asked, handles)) = self.begun.clone() else {
+                panic!("{when}: namespace {number} was not created");
+            };
+            assert_eq!(asked, units, "{when}: the size of {number}");
+            self.known.push(Known { number: *number, units, handles, flushed: 0, sent: 0 });
         }
         self.known.retain(|known| {
             let is_there = there.contains(&known.number);
@@ -642,6 +665,11 @@ impl Divider {
             let Known { number, units, .. } = *known;
             if !attached.contains(&number) {
                 assert_eq!(change(admin, 0, number, &[id]), 0, "{when}");
+            }
+            if !known.handles.is_empty() {
+                let statuses = crate::placement::status(io, number);
+                let handles: Vec<u16> = statuses.into_iter().map(|(handle, _)| handle).collect();
+                assert_eq!(handles, known.handles, "{when}: the handles of {number}");
             }
             let is_empty =
                 |io: &mut Client| (0..units).all(|place| read(io, number, place, 4096) == [0; UNIT]);
@@ -670,6 +698,9 @@ fn namespaces_are_divided_all_or_nothing_under_power_cuts() {
     divide_under_cuts(&folder.path().join("drive.tant"), &small(), seed, cuts);
     let plp = Profile { capacity_bytes: 1 << 30, ..Profile::load("tlc-nvme-plp").unwrap() };
     divide_under_cuts(&folder.path().join("plp.tant"), &plp, seed, cuts / 4);
+    let fdp = Some(FdpProfile { handles: 4, isolation: Isolation::Persistently });
+    let placed = Profile { capacity_bytes: 1 << 30, fdp, ..small() };
+    divide_under_cuts(&folder.path().join("placed.tant"), &placed, seed, cuts);
 }
 
 /// The image is closed and served again.

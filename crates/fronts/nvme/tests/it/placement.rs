@@ -1,10 +1,16 @@
 //! Flexible data placement: handles of namespaces, writes with them, their status, events, and what no correct host would send.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
 use crate::common::{Host, UNIT, attach, cut_and_attach, pattern, serve, small, subsystem, subsystem_on};
 use crate::namespaces::{change, delete, identify, on};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Device, FdpProfile, HandleCounters, Isolation, Profile};
+use tantalum::{
+    Command, Device, FdpProfile, HandleCounters, Isolation, NamespaceAttributes, NamespaceId, Profile,
+};
 use tantalum_drive::Pacing;
 use tantalum_nvme::client::{
     Client, Completed, Options, block_command, command, group_log, handle_status, handle_update, placed,
@@ -94,7 +100,7 @@ fn write(io: &mut Client, to: Submission, data: &[u8]) -> u16 {
 }
 
 /// The status of a namespace's handles: the handle and the blocks that still fit.
-fn status(io: &mut Client, namespace: u32) -> Vec<(u16, u64)> {
+pub fn status(io: &mut Client, namespace: u32) -> Vec<(u16, u64)> {
     let read = io.read_command(handle_status(namespace, 4096), 4096).unwrap();
     assert_eq!(read.code, 0);
     let statuses = read.data[16..].chunks_exact(32).take(word(&read.data, 14).into());
@@ -115,7 +121,7 @@ fn flush(io: &mut Client) {
 }
 
 /// The data of Namespace Management, with the number of placement handles and a list.
-fn asked(blocks: u64, format: u8, count: u16, handles: &[u16]) -> Vec<u8> {
+pub fn asked(blocks: u64, format: u8, count: u16, handles: &[u16]) -> Vec<u8> {
     let mut data = vec![0; 4096];
     data[..8].copy_from_slice(&blocks.to_le_bytes());
     data[8..16].copy_from_slice(&blocks.to_le_bytes());
@@ -247,7 +253,8 @@ fn placement_is_enabled_and_cannot_be_changed_least_of_all_with_namespaces() {
     };
     assert_eq!(
         [0, 1, 2, 3].map(|selection| get(&mut host.admin, selection, 1)),
-        [(0, 1), (0, 1), (0, 1), (0, 0)]
+        [(0, 1), (0, 1), (0, 1), (0, 1)],
+        "and it can be saved, as it always is"
     );
     assert_eq!([0, 2, 0xffff].map(|group| get(&mut host.admin, 0, group)), [(2, 0); 3]);
     let set = |admin: &mut Client, namespace: u32, group: u32, value: u32| {
@@ -260,6 +267,8 @@ fn placement_is_enabled_and_cannot_be_changed_least_of_all_with_namespaces() {
         [0, 0x00c, 0x00c],
         "as it is; Command Sequence Error"
     );
+    let saved = command(admin::SET_FEATURES, 0, [0x1d | 1 << 31, 1, 1, 0, 0, 0]);
+    assert_eq!(host.admin.command(saved).unwrap().code, 0, "as nvme-cli sends it");
     assert_eq!(set(&mut host.admin, 1, 1, 1), 0x10f, "Feature Not Namespace Specific");
     assert_eq!(delete(&mut host.admin, 1), 0);
     assert_eq!(set(&mut host.admin, 0, 1, 1), 0, "as it is");
@@ -383,6 +392,130 @@ fn an_identifier_that_the_namespace_does_not_have_is_told_and_the_first_handle_t
     assert!(events(&mut host.admin, false).is_empty());
 }
 
+/// Every command of other hosts waited until it was done.
+#[test]
+fn a_long_format_keeps_nobody_from_other_namespaces() {
+    let fdp = Some(FdpProfile { handles: 4, isolation: Isolation::Persistently });
+    let device = Device::in_memory(&Profile { capacity_bytes: 8 << 30, fdp, ..small() }).unwrap();
+    let server = serve(subsystem_on(device, 4096, Pacing::None));
+    let mut host = attach(&server, Options::default());
+    assert_eq!(delete(&mut host.admin, 1), 0);
+    let long = create(&mut host, 2_000_000, &[1]);
+    let other = create(&mut host, 1000, &[2]);
+    let mut admin = attach(&server, Options::default()).admin;
+    // one that was under way when it began is refused as well
+    let (mut most, mut rounds) = (0, 0);
+    while most < 3 {
+        rounds += 1;
+        assert!(rounds < 100, "at most {most} commands were refused in one of {rounds} formats");
+        let mut meanwhile = 0;
+        let format = admin.submit(command(admin::FORMAT, long, [0; 6]), Vec::new(), 0).unwrap();
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let done = admin.reap().unwrap();
+                is_done.store(true, Ordering::Relaxed);
+                assert_eq!((done.id, done.code), (format, 0));
+            });
+            while !is_done.load(Ordering::Relaxed) {
+                // which has only begun if it is refused
+                let code = write(&mut host.io, on(nvm::WRITE, long, 0), &[1; UNIT]);
+                assert!([0, 0x084].contains(&code), "{code:#x}");
+                assert_eq!(write(&mut host.io, placed(on(nvm::WRITE, other, 0), 9), &[1; UNIT]), 0);
+                meanwhile += u32::from(code == 0x084);
+            }
+        });
+        assert_eq!(identify(&mut host.admin, 0, long).data[..8], 2_000_000_u64.to_le_bytes());
+        most = most.max(meanwhile);
+    }
+    println!("{most} commands were refused in one of {rounds} formats");
+}
+
+/// Records, and vendor commands of any namespace, are written with the first handle.
+#[test]
+fn an_event_of_the_first_handle_is_of_a_namespace_only_if_there_is_no_other() {
+    for has_records in [false, true] {
+        let device = if has_records {
+            with_records(4)
+        } else {
+            Device::in_memory(&profile(4, Isolation::Persistently)).unwrap()
+        };
+        let server = serve(subsystem_on(device, 4096, Pacing::None));
+        let mut host = attach(&server, Options::default());
+        record(&mut host.admin, 1, 0, &[0x81]);
+        for first in 0..WHOLE {
+            assert_eq!(write(&mut host.io, block_command(nvm::WRITE, first, 1), &[1; UNIT]), 0);
+        }
+        flush(&mut host.io);
+        let told = if has_records { (0x81, 4, 0, 0, 0, 0) } else { (0x81, 7, 0, 1, 0, 0) };
+        assert_eq!(events(&mut host.admin, false), [told]);
+    }
+}
+
+/// A drive with so many handles and a key-value namespace.
+fn with_records(handles: u32) -> Device {
+    let mut device = Device::in_memory(&profile(handles, Isolation::Persistently)).unwrap();
+    let (attributes, at_ns) = (NamespaceAttributes::default(), device.time_ns());
+    let namespace = &mut NamespaceId::default();
+    device.submit(Command::CreateNamespace { attributes, namespace }, at_ns).unwrap();
+    device
+}
+
+#[test]
+fn namespaces_with_records_are_in_no_group_in_which_data_are_placed() {
+    for (handles, group) in [(0, 1), (4, 0)] {
+        let server = serve(subsystem_on(with_records(handles), 4096, Pacing::None));
+        let mut host = attach(&server, Options::default());
+        let common = identify(&mut host.admin, 8, 2).data;
+        let of_set = command(admin::IDENTIFY, 2, [5, 1 << 24, 0, 0, 0, 0]);
+        let of_set = host.admin.read_command(of_set, 4096).unwrap();
+        assert_eq!(of_set.code, 0);
+        assert_eq!((word(&common, 12), word(&of_set.data, 46)), (group, group), "{handles} handles");
+        assert_eq!(word(&identify(&mut host.admin, 8, 1).data, 12), 1);
+    }
+}
+
+/// (NVM 1.1, section 4.1.4.6)
+#[test]
+fn bytes_of_hosts_are_those_of_all_commands_that_change_blocks() {
+    let server = with_handles(512);
+    let mut host = attach(&server, Options::default());
+    let mut bytes = 0;
+    let mut expect = |host: &mut Host, units: u64, what: &str| {
+        bytes += units * UNIT as u64;
+        assert_eq!(statistics(&mut host.admin)[0], bytes, "{what}");
+    };
+    assert_eq!(write(&mut host.io, block_command(nvm::WRITE, 0, 24), &pattern(2, 24 * 512)), 0);
+    expect(&mut host, 3, "Write");
+    assert_eq!(host.io.command(block_command(nvm::WRITE_ZEROES, 4, 16)).unwrap().code, 0);
+    expect(&mut host, 3, "Write Zeroes, of two units in part");
+    let mut range = vec![0; 32];
+    range[16] = 31;
+    let copy = command(nvm::COPY, 1, [800, 0, 0, 0, 0, 0]);
+    assert_eq!(host.io.write_command(copy, &range).unwrap().code, 0);
+    expect(&mut host, 4, "Copy, which shares three units");
+    assert_eq!(host.io.command(block_command(nvm::WRITE_UNCORRECTABLE, 7, 2)).unwrap().code, 0);
+    expect(&mut host, 2, "Write Uncorrectable");
+    assert_eq!(host.io.read_command(block_command(nvm::READ, 800, 8), 4096).unwrap().code, 0);
+    expect(&mut host, 0, "Read");
+}
+
+#[test]
+fn what_is_unallocated_is_the_sum_of_all_gaps_of_the_group_and_the_largest_for_a_namespace() {
+    let server = with_handles(4096);
+    let mut host = attach(&server, Options::default());
+    let units = server.subsystem().queue.drive().lock().limits().capacity_units;
+    assert_eq!(delete(&mut host.admin, 1), 0);
+    let numbers = [1000, 100, 2000].map(|blocks| create(&mut host, blocks, &[0]));
+    create(&mut host, units - 3100, &[0]);
+    assert_eq!((delete(&mut host.admin, numbers[0]), delete(&mut host.admin, numbers[2])), (0, 0));
+    let unallocated = |units: u64| units * UNIT as u64;
+    assert_eq!(quad(&log(&mut host.admin, 0x09, 512), 176), unallocated(3000), "UEGCAP");
+    assert_eq!(quad(&identify(&mut host.admin, 1, 0).data, 296), unallocated(2000), "UNVMCAP");
+    assert_eq!(try_create(&mut host, 2001, 0, &[0]).code, 0x115);
+    assert_eq!(try_create(&mut host, 2000, 0, &[0]).code, 0);
+}
+
 #[test]
 fn namespaces_have_the_handles_with_which_they_were_created() {
     let server = with_handles(4096);
@@ -445,12 +578,19 @@ fn handles_and_recorded_events_are_stored() {
         assert_eq!((got.code, got.result), (0, 4));
         got.data
     };
+    let capabilities = command(admin::GET_FEATURES, number, [0x31e, 1 | 4 << 16, 0, 0, 0, 0]);
+    assert_eq!(host.admin.command(capabilities).unwrap().result, 7, "saved, of a namespace, changeable");
     let (no, yes) = ([0, 0, 2, 0, 3, 0, 0x81, 0], [0, 1, 2, 0, 3, 1, 0x81, 0]);
+    let mut saved = set_events(number, 0, 1, false);
+    saved.dword10[0] = (0x1e | 1 << 31).into();
+    assert_eq!(host.admin.write_command(saved, &[0]).unwrap().code, 0);
     assert_eq!((recorded(&mut host, 0), recorded(&mut host, 1)), (no.to_vec(), yes.to_vec()));
     let mut host = cut_and_attach(&server);
     assert_eq!((recorded(&mut host, 0), recorded(&mut host, 1)), (no.to_vec(), yes.to_vec()));
     let default = command(admin::GET_FEATURES, number, [0x11e, 1 | 4 << 16, 0, 0, 0, 0]);
     assert_eq!(host.admin.read_command(default, 8).unwrap().data, no);
+    let saved = command(admin::GET_FEATURES, number, [0x21e, 1 | 4 << 16, 0, 0, 0, 0]);
+    assert_eq!(host.admin.read_command(saved, 8).unwrap().data, yes);
 }
 
 #[test]
@@ -531,23 +671,40 @@ fn what_is_moved_is_told_if_handles_are_isolated_at_first_only() {
     }
 }
 
-/// Events have the time of the controller that reads them.
+/// Events have the time of the controller that reads them, less what has passed on the drive since.
 #[test]
 fn events_have_a_time() {
-    let server = with_handles(4096);
+    let mut profile = profile(4, Isolation::Persistently);
+    // a quarter of an hour for each page
+    profile.flash.program_ns = 900_000_000_000;
+    let server = serve(subsystem_on(Device::in_memory(&profile).unwrap(), 4096, Pacing::None));
+    let drive_ms = || server.subsystem().queue.drive().lock().time_ns() / 1_000_000;
     let mut host = attach(&server, Options::default());
     record(&mut host.admin, 1, 0, &[3]);
-    assert_eq!(write(&mut host.io, placed(block_command(nvm::WRITE, 0, 1), 99), &[1; UNIT]), 0);
-    let time = |host: &mut Host| {
-        let log = host.admin.read_command(group_log(0x23, 1, 1, 128), 128).unwrap().data;
-        (quad(&log, 68) & 0xffff_ffff_ffff, log[74])
+    let unknown = |host: &mut Host| {
+        let write = placed(block_command(nvm::WRITE, 0, 1), 99);
+        assert_eq!(host.io.write_command(write, &[1; UNIT]).unwrap().code, 0);
+        let at_ms = drive_ms();
+        flush(&mut host.io);
+        at_ms
     };
-    assert!(matches!(time(&mut host), (0..60_000, 0)), "since the controller was made");
-    let now = 1_800_000_000_000_u64;
+    let times = |host: &mut Host| -> [(u64, u8); 2] {
+        let log = host.admin.read_command(group_log(0x23, 1, 1, 192), 192).unwrap().data;
+        [64, 128].map(|at| (quad(&log, at + 4) & 0xffff_ffff_ffff, log[at + 10]))
+    };
+    let at_ms = [unknown(&mut host), unknown(&mut host)];
+    assert_eq!(times(&mut host), [(0, 0); 2], "before the controller was made");
+    let (now, begun) = (1_800_000_000_000_u64, Instant::now());
     let set = command(admin::SET_FEATURES, 0, [0x0e, 0, 0, 0, 0, 0]);
     assert_eq!(host.admin.write_command(set, &now.to_le_bytes()).unwrap().code, 0);
-    let (told, origin) = time(&mut host);
-    assert!(told.abs_diff(now) < 60_000 && origin == 2, "{told}, {origin}");
+    let since_ms = at_ms.map(|at_ms| drive_ms() - at_ms);
+    assert!(since_ms[1] >= 900_000 && since_ms[0] >= since_ms[1] + 900_000, "{since_ms:?}");
+    let told = times(&mut host);
+    let passed_ms = begun.elapsed().as_millis() as u64 + 2;
+    for ((told_ms, origin), since_ms) in told.into_iter().zip(since_ms) {
+        let expected = now - since_ms - 1..=now - since_ms + passed_ms;
+        assert!(expected.contains(&told_ms) && origin == 2, "{told_ms} of {expected:?}, {origin}");
+    }
 }
 
 #[test]
@@ -663,9 +820,6 @@ fn hostile_fields_of_log_pages_and_features_are_refused() {
         assert_eq!(admin.write_command(set, kinds).unwrap().code, code, "{namespace} {handle} {kinds:?}");
     }
     assert_eq!(admin.command(set_events(1, 0, 0, true)).unwrap().code, 0x002);
-    let mut saved = set_events(1, 0, 1, true);
-    saved.dword10[0] = (0x1e | 1 << 31).into();
-    assert_eq!(admin.write_command(saved, &[0]).unwrap().code, 0x10d, "Feature Not Saveable");
     let all = admin.read_command(get(1, 4 << 16), 8).unwrap();
     assert_eq!(all.data, [0, 0, 2, 0, 3, 0, 0x81, 0], "nothing of what was refused is recorded");
 }
