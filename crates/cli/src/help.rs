@@ -76,6 +76,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "tantalum serve drive.tant --create --capacity 8G",
             "tantalum serve drive.tant --remap-duplicates --key-value 2 --background",
+            "tantalum serve drive.tant --listen 192.0.2.7:4420 --tls-keys keys",
         ],
     ),
     ("ack", &["tantalum ack drive.tant"]),

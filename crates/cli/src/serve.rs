@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tantalum::{Access, Command, Device, NamespaceAttributes, NamespaceId, Status};
 use tantalum_fuse::Pacing;
 use tantalum_nvme::addresses::Advertised;
-use tantalum_nvme::authentication::Hosts;
+use tantalum_nvme::authentication::{Hosts, Tls};
 use tantalum_nvme::serve::{Ending, Notice, Options, ServeError, Served};
 use tantalum_nvme_programs::DrivePrograms;
 use tantalum_record::blocks::BlockTape;
@@ -36,7 +36,8 @@ pub struct ServeOptions {
     /// The image file of the drive
     pub image: PathBuf,
 
-    /// Address and port to listen on; an address that other machines can reach requires --allow-host and --host-secrets
+    /// Address and port to listen on; an address that other machines can reach requires --allow-host and --host-secrets, or
+    /// --tls-keys
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4420", value_parser = parse_listen)]
     pub listen: SocketAddr,
 
@@ -53,6 +54,15 @@ pub struct ServeOptions {
     /// it, and optionally the subsystem's secret. The file must not be readable by others
     #[arg(long, value_name = "FILE", requires = "allow_host")]
     pub host_secrets: Option<PathBuf>,
+
+    /// File with keys for TLS 1.3. Each line has a host's NQN, and its key as `nvme gen-tls-key` prints it, with the word `compatible` if the
+    /// host's nvme-cli is older than 2.16. The file must not be readable by others
+    #[arg(long, value_name = "FILE")]
+    pub tls_keys: Option<PathBuf>,
+
+    /// Whether hosts must use TLS, or may
+    #[arg(long, value_enum, default_value = "required", requires = "tls_keys")]
+    pub tls: TlsUse,
 
     /// Let hosts with these names open kernel endpoints, which may grant rights to processes and give regions to programs
     #[arg(long, value_name = "NQN,...", value_delimiter = ',')]
@@ -93,6 +103,15 @@ pub struct ServeOptions {
     /// Passed to the background process
     #[arg(long, hide = true)]
     pub detached: bool,
+}
+
+/// Whether hosts use TLS.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TlsUse {
+    /// Connections without it are closed
+    Required,
+    /// Hosts choose, also those that have a key
+    Allowed,
 }
 
 fn block_bytes(text: &str) -> Result<u32, String> {
@@ -159,7 +178,10 @@ fn hosts(options: &ServeOptions) -> Result<Hosts, Failure> {
         true => Ok(Hosts::default()),
         false => Hosts::named(&options.allow_host, options.host_secrets.as_deref()),
     };
-    hosts.and_then(|hosts| hosts.with_kernels(&options.kernel_host)).map_err(Failure::Hosts)
+    let hosts = hosts.and_then(|hosts| hosts.with_kernels(&options.kernel_host));
+    let Some(keys) = &options.tls_keys else { return hosts.map_err(Failure::Hosts) };
+    let tls = Tls::read(keys, options.tls == TlsUse::Required);
+    hosts.and_then(|hosts| Ok(hosts.with_tls(tls?))).map_err(Failure::Hosts)
 }
 
 /// The drive; with a line about it if it can only be read.
@@ -223,7 +245,8 @@ fn announce(
 ) -> Result<Option<Log>, Failure> {
     let (address, name, devices) = (served.address(), served.name(), served.devices().join(", "));
     let attach = |address: &SocketAddr| {
-        format!("nvme connect -t tcp -a {} -s {} -n {name}", address.ip(), address.port())
+        let tls = if options.tls_keys.is_some() { " --tls" } else { "" };
+        format!("nvme connect -t tcp -a {} -s {} -n {name}{tls}", address.ip(), address.port())
     };
     let attach: Vec<String> = served.reachable().iter().map(attach).collect();
     if !options.detached {

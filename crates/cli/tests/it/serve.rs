@@ -244,6 +244,72 @@ fn other_addresses_and_bad_names_are_refused_before_an_image_is_created() {
     assert!(!dir.path().join(IMAGE).exists());
 }
 
+/// Which is told before an image is created, also by a build without TLS.
+#[test]
+fn keys_for_tls_let_other_machines_in_and_must_be_good() {
+    let dir = TempDir::new().unwrap();
+    let listen = ["serve", IMAGE, "--create", "--capacity", "64M", "--listen", "0.0.0.0:0"];
+    let with_keys = [&listen[..], &["--tls-keys", "keys"]].concat();
+    let keys = dir.path().join("keys");
+    let key = tantalum_nvme::authentication::TlsKey::new(&[1; 32], true).unwrap().text();
+    for (mode, line, expected) in [
+        (0o640, "nqn.2014-08.org.example:a x".to_owned(), "chmod 600 keys"),
+        (
+            0o600,
+            "nqn.2014-08.org.example:a x".to_owned(),
+            "keys, line 1: not of the form NVMeTLSkey-1:HH:BASE64:",
+        ),
+        (
+            0o600,
+            format!("nqn.2014-08.org.example:a {key} old"),
+            "keys, line 1: a line is a host's NQN, its key",
+        ),
+        (0o600, format!("drive {key}"), "\"drive\" is not an NVMe qualified name"),
+    ] {
+        std::fs::write(&keys, line).unwrap();
+        std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(mode)).unwrap();
+        let message = refused(dir.path(), &with_keys);
+        assert!(message.contains(expected), "{message}");
+    }
+    std::fs::write(&keys, format!("nqn.2014-08.org.example:a {key}\n")).unwrap();
+    let message = refused(dir.path(), &[&with_keys[..], &["--tls", "allowed"]].concat());
+    assert!(message.contains("any host may connect without a secret"), "{message}");
+    let message = refused(dir.path(), &[&listen[..], &["--tls", "allowed"]].concat());
+    assert!(message.contains("--tls-keys"), "{message}");
+    if cfg!(not(feature = "tls")) {
+        let message = refused(dir.path(), &with_keys);
+        assert!(message.contains("this build has no TLS: build with `cargo install"), "{message}");
+    }
+    assert!(!dir.path().join(IMAGE).exists());
+}
+
+#[test]
+#[cfg(feature = "tls")]
+fn a_host_attaches_with_tls() {
+    use tantalum_nvme::client::{Client, Names, Options};
+    let served = Served::start();
+    printed(served.dir(), &["stop", IMAGE]);
+    let key = tantalum_nvme::authentication::TlsKey::new(&[1; 32], true).unwrap();
+    let (host, keys) = ("nqn.2014-08.org.example:a", served.dir().join("keys"));
+    std::fs::write(&keys, format!("{host} {}\n", key.text())).unwrap();
+    std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let serve = ["serve", IMAGE, "--background", "--listen", "0.0.0.0:0", "--tls-keys", "keys"];
+    let line = printed(served.dir(), &serve);
+    assert!(line.contains(" --tls "), "{line}");
+    let stat = served.stat();
+    let port = stat["served"]["address"].as_str().unwrap().rsplit_once(':').unwrap().1.to_owned();
+    let names = Names {
+        subsystem: stat["served"]["name"].as_str().unwrap().to_owned(),
+        host: host.to_owned(),
+        host_id: [1; 16],
+    };
+    let address = format!("127.0.0.1:{port}").parse().unwrap();
+    for (tls, is_let_in) in [(Some(key), true), (None, false)] {
+        let attached = Client::admin(address, Options { tls, ..Options::default() }, &names, 0);
+        assert_eq!(attached.is_ok(), is_let_in, "{attached:?}");
+    }
+}
+
 #[test]
 fn a_port_in_use_is_refused_and_leaves_the_image_closed() {
     let served = Served::start();

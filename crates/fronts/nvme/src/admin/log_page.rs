@@ -19,7 +19,9 @@ use crate::namespaces::{ALL_NAMESPACES, Table};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::identify::{command_set, empty};
-use crate::wire::log_page::{self as page, DiscoveryEntry, DiscoveryHeader, effect, id, requirement};
+use crate::wire::log_page::{
+    self as page, DiscoveryEntry, DiscoveryHeader, effect, id, requirement, security,
+};
 use crate::wire::opcode::{admin, key_value, nvm, program, vendor, zoned};
 use crate::wire::text;
 
@@ -374,6 +376,11 @@ fn discovery(subsystem: &Subsystem, address: Option<SocketAddr>) -> Vec<u8> {
         entry.family = if address.is_ipv4() { 1 } else { 2 };
         entry.kind = 2;
         entry.requirements = requirement::NO_FLOW_CONTROL;
+        if let Some(tls) = subsystem.hosts.tls() {
+            entry.requirements |=
+                if tls.is_required() { requirement::SECURE } else { requirement::SECURE_IF_WANTED };
+            entry.transport_specific[0] = security::TLS_1_3;
+        }
         entry.port = 1.into();
         entry.controller = 0xffff.into();
         entry.admin_entries = QUEUE_ENTRIES.into();

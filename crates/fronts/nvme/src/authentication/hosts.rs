@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::secret::{Secret, SecretError};
+use super::tls::Tls;
 use crate::qualified_name::{is_qualified_name, not_qualified};
 
 /// The maximum size of a file with secrets: enough for thousands of hosts.
@@ -30,6 +31,8 @@ pub struct Hosts {
     named: Option<FxHashMap<String, Option<Arc<Secrets>>>>,
     /// Hosts that may open endpoints of the kernel.
     kernels: Vec<String>,
+    /// Their keys for TLS, if there is TLS.
+    tls: Option<Tls>,
 }
 
 /// Whether a host may connect.
@@ -80,6 +83,17 @@ pub enum HostsError {
         /// The line, from 1.
         line: usize,
     },
+    /// An invalid line of a file with keys for TLS.
+    #[error(
+        "{}, line {line}: a line is a host's NQN, its key, and optionally the word compatible, if its nvme-cli is older than 2.16",
+        file.display()
+    )]
+    KeyLine {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
     /// A host that is named twice.
     #[error("{}, line {line}: {host} already has a secret", file.display())]
     Twice {
@@ -118,7 +132,7 @@ impl Hosts {
     /// Only these hosts; those with secrets must prove that they know them.
     pub fn with_secrets(hosts: impl IntoIterator<Item = (String, Option<Secrets>)>) -> Hosts {
         let named = hosts.into_iter().map(|(name, secrets)| (name, secrets.map(Arc::new))).collect();
-        Hosts { named: Some(named), kernels: Vec::new() }
+        Hosts { named: Some(named), ..Hosts::default() }
     }
 
     /// Lets the hosts with these names open endpoints of the kernel. Fails if one of them is not a qualified name.
@@ -129,15 +143,27 @@ impl Hosts {
         }
     }
 
+    /// Hosts have these keys for TLS.
+    #[must_use]
+    pub fn with_tls(self, tls: Tls) -> Hosts {
+        Hosts { tls: Some(tls), ..self }
+    }
+
+    /// Their keys for TLS, if there is TLS.
+    pub fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
     /// Whether a host may open endpoints of the kernel.
     pub fn is_kernel(&self, name: &str) -> bool {
         self.kernels.iter().any(|kernel| kernel == name)
     }
 
-    /// The first host that need not prove its identity; `None` if every host must. If no host is named, any host may
-    /// connect without proof.
+    /// The first host that need not prove its identity; `None` if every host must, by its secret or because TLS is required. If no host
+    /// is named, any host may connect without proof.
     pub fn first_without_proof(&self) -> Option<&str> {
         match &self.named {
+            _ if self.tls.as_ref().is_some_and(Tls::is_required) => None,
             None => Some("any host"),
             Some(named) => {
                 let mut free: Vec<&str> = named
@@ -167,8 +193,12 @@ impl Hosts {
     }
 }
 
-/// Reads a file with secrets. Its permissions are checked on the opened file, so it cannot be swapped meanwhile.
 fn read(path: &Path) -> Result<FxHashMap<String, Secrets>, HostsError> {
+    parse(&read_private(path)?, path)
+}
+
+/// Reads a file with secrets. Its permissions are checked on the opened file, so it cannot be swapped meanwhile.
+pub(super) fn read_private(path: &Path) -> Result<String, HostsError> {
     let file = || path.to_path_buf();
     let failed = |error| HostsError::Read { file: file(), error };
     let mut opened = File::open(path).map_err(failed)?;
@@ -181,7 +211,7 @@ fn read(path: &Path) -> Result<FxHashMap<String, Secrets>, HostsError> {
     if text.len() as u64 > FILE_BYTES {
         return Err(HostsError::Size { file: file() });
     }
-    parse(&text, path)
+    Ok(text)
 }
 
 fn parse(text: &str, path: &Path) -> Result<FxHashMap<String, Secrets>, HostsError> {

@@ -11,7 +11,10 @@
 //! - [`exchange`]: the controller's side of the messages.
 //!
 //! Only connections are authenticated, and only when they are established: what follows is neither encrypted nor
-//! signed.
+//! signed, unless the connection has TLS.
+//!
+//! - [`tls_key`]: keys for TLS as `nvme gen-tls-key` writes them, and what is derived of them.
+//! - [`tls`]: which hosts have such keys.
 
 pub mod exchange;
 pub mod group;
@@ -19,7 +22,11 @@ pub mod hash;
 pub mod hosts;
 pub mod proof;
 pub mod secret;
+pub mod tls;
+pub mod tls_key;
 
 pub use exchange::Exchange;
 pub use hosts::{Admission, Hosts, HostsError};
 pub use secret::{Secret, SecretError};
+pub use tls::{Secured, Tls};
+pub use tls_key::{Derivation, TlsKey};

@@ -35,6 +35,18 @@ pub enum SecretError {
         /// Bytes of the secret.
         bytes: usize,
     },
+    /// Not `NVMeTLSkey-1:HH:BASE64:`.
+    #[error("not of the form NVMeTLSkey-1:HH:BASE64: that `nvme gen-tls-key` prints")]
+    KeyForm,
+    /// An unknown hash of a key for TLS.
+    #[error("the hash must be 00, 01 or 02")]
+    KeyHash,
+    /// A key for TLS whose length is not that of its hash.
+    #[error("the key has {bytes} bytes; it must have 32 or 48, and match any hash it names")]
+    KeyLength {
+        /// Bytes of the key.
+        bytes: usize,
+    },
     /// The CRC does not match: a character is wrong.
     #[error("the checksum does not match: the secret was mistyped or cut off")]
     Checksum,
@@ -46,7 +58,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-fn crc32(bytes: &[u8]) -> u32 {
+pub(super) fn crc32(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
 }
 

@@ -18,7 +18,7 @@ impl Client {
         names: &Names,
         keep_alive_ms: u32,
     ) -> io::Result<(Client, u16)> {
-        let mut client = Client::open(address, options)?;
+        let mut client = Client::open_as(address, options, names)?;
         let connected = client.connect(0, 31, ANY_CONTROLLER, names, keep_alive_ms)?;
         if connected.code != 0 {
             return Err(broken(format!("Connect ended with {:#x}", connected.code)));
@@ -40,7 +40,7 @@ impl Client {
         controller: u16,
         queue: u16,
     ) -> io::Result<Client> {
-        let mut client = Client::open(address, options)?;
+        let mut client = Client::open_as(address, options, names)?;
         let connected = client.connect(queue, 127, controller, names, 0)?;
         match connected.code {
             0 => Ok(client),

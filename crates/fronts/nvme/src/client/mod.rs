@@ -5,6 +5,7 @@ mod attach;
 mod authenticate;
 mod commands;
 mod placement;
+mod stream;
 mod wire;
 mod zones;
 
@@ -16,7 +17,9 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::authentication::TlsKey;
 use crate::wire::pdu::{Initialize, kind};
+use stream::Stream;
 
 pub use authenticate::{Answered, Authenticated, Credentials, refusal};
 pub use commands::{block_command, command, fabrics};
@@ -69,12 +72,14 @@ pub struct Options {
     pub no_flow_control: bool,
     /// Commands are sent together, at the latest before the host waits for an answer.
     pub together: bool,
+    /// The connection has TLS, with what is derived of this key.
+    pub tls: Option<TlsKey>,
 }
 
 /// A connection.
 #[derive(Debug)]
 pub struct Client {
-    stream: TcpStream,
+    stream: Stream,
     options: Options,
     last_id: u16,
     /// Data of write commands, until the controller requests them.
@@ -113,7 +118,7 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(Client {
-            stream,
+            stream: Stream::Plain(stream),
             options,
             last_id: 0,
             outgoing: FxHashMap::default(),
@@ -126,17 +131,33 @@ impl Client {
         })
     }
 
-    /// Opens a connection and agrees on digests.
+    /// Opens a connection without TLS, and agrees on digests.
     pub fn open(address: SocketAddr, options: Options) -> io::Result<Client> {
         let mut client = Client::dial(address, options)?;
+        client.initialize()?;
+        Ok(client)
+    }
+
+    /// Opens a connection for these names, with TLS if that is wanted, and agrees on digests.
+    pub fn open_as(address: SocketAddr, options: Options, names: &Names) -> io::Result<Client> {
+        let mut client = Client::dial(address, options)?;
+        if let Some(key) = options.tls {
+            client.stream.secure(key.derive(&names.host, &names.subsystem))?;
+        }
+        client.initialize()?;
+        Ok(client)
+    }
+
+    fn initialize(&mut self) -> io::Result<()> {
+        let options = self.options;
         let digests = u8::from(options.header_digest) | u8::from(options.data_digest) << 1;
-        client.send(Initialize::new(kind::IC_REQ, options.alignment, digests, 0).as_bytes())?;
-        let pdu = client.receive()?;
+        self.send(Initialize::new(kind::IC_REQ, options.alignment, digests, 0).as_bytes())?;
+        let pdu = self.receive()?;
         let response = Initialize::read_from_bytes(&pdu.header).map_err(|_| broken("no ICResp"))?;
         if response.digests != digests {
             return Err(broken(format!("asked for digests {digests}, got {}", response.digests)));
         }
-        client.data_bytes = response.limit.get() as usize;
-        Ok(client)
+        self.data_bytes = response.limit.get() as usize;
+        Ok(())
     }
 }

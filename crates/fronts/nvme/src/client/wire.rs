@@ -32,7 +32,7 @@ impl Client {
 
     /// The socket.
     pub fn stream(&self) -> &TcpStream {
-        &self.stream
+        self.stream.socket()
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> io::Result<()> {

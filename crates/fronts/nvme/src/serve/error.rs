@@ -16,7 +16,7 @@ use crate::qualified_name::not_qualified;
 pub enum ServeError {
     /// The address is not a loopback address, and a host may connect without a proof.
     #[error(
-        "{address} can be reached from other machines, and {host} may connect without a secret: listen on 127.0.0.1 or [::1], or name each host with --allow-host and give its secret with --host-secrets"
+        "{address} can be reached from other machines, and {host} may connect without a secret: listen on 127.0.0.1 or [::1], or name each host with --allow-host and give its secret with --host-secrets, or require TLS with --tls-keys"
     )]
     NotLoopback {
         /// The address.
@@ -24,6 +24,9 @@ pub enum ServeError {
         /// The host.
         host: String,
     },
+    /// Hosts have keys for TLS, and this program has none.
+    #[error("this build has no TLS: build with `cargo install --path crates/cli --features tls`")]
+    WithoutTls,
     /// Listening on the address failed.
     #[error("{address}: {error}")]
     Listen {

@@ -102,6 +102,9 @@ impl Options {
         {
             return Err(ServeError::NotLoopback { address: self.listen, host: host.to_owned() });
         }
+        if self.hosts.tls().is_some() && !cfg!(feature = "tls") {
+            return Err(ServeError::WithoutTls);
+        }
         match &self.name {
             Some(name) if !is_qualified_name(name) => Err(ServeError::Name(name.clone())),
             _ => Ok(()),

@@ -2,7 +2,7 @@
 //! for it.
 
 use std::io::{self, ErrorKind, Read};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -18,6 +18,8 @@ use crate::mailbox::Mailbox;
 use crate::outbox::Outbox;
 use crate::session::Session;
 use crate::subsystem::Subsystem;
+
+use super::stream::Stream;
 
 /// Bytes read at once, unless they go to their place directly.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -48,7 +50,7 @@ impl Awake {
 /// One connection.
 pub(super) struct Connection<'a> {
     awake: &'a Awake,
-    stream: TcpStream,
+    stream: Stream<'a>,
     woken: UnixStream,
     mailbox: Arc<Mailbox>,
     session: Session,
@@ -69,11 +71,11 @@ impl<'a> Connection<'a> {
     pub fn new(
         subsystem: &Arc<Subsystem>,
         awake: &'a Awake,
-        stream: TcpStream,
+        stream: Stream<'a>,
         woken: UnixStream,
         mailbox: Arc<Mailbox>,
     ) -> Connection<'a> {
-        let address = stream.local_addr().ok();
+        let address = stream.socket().local_addr().ok();
         let session = Session::new(Arc::clone(subsystem), Arc::clone(&mailbox), address);
         Connection { awake, stream, woken, mailbox, session, buffer: vec![0; BUFFER_BYTES], unread: 0..0 }
     }
@@ -112,6 +114,10 @@ impl<'a> Connection<'a> {
     }
 
     fn hear(&mut self) -> io::Result<Heard> {
+        if !self.stream.is_open() {
+            let Some(secured) = available(self.stream.open())? else { return Ok(Heard::Nothing) };
+            secured.into_iter().for_each(|secured| self.session.secure(secured));
+        }
         if !self.unread.is_empty() {
             return Ok(self.feed());
         }
@@ -120,7 +126,8 @@ impl<'a> Connection<'a> {
             let Some(bytes) = read(&mut self.stream, space)? else { return Ok(Heard::Nothing) };
             assert!(bytes <= wanted, "{bytes} bytes were read into a space of {wanted}");
             self.session.advance(bytes);
-            return Ok(if bytes == wanted { Heard::More } else { Heard::Nothing });
+            let has_more = bytes == wanted || self.stream.has_pending();
+            return Ok(if has_more { Heard::More } else { Heard::Nothing });
         }
         let Some(bytes) = read(&mut self.stream, &mut self.buffer)? else { return Ok(Heard::Nothing) };
         self.unread = 0..bytes;
@@ -132,7 +139,8 @@ impl<'a> Connection<'a> {
         assert!(taken <= self.unread.len(), "{taken} bytes were taken of {}", self.unread.len());
         self.unread.start += taken;
         // wait for the socket to have more instead of a read that finds nothing
-        let is_all = self.unread.is_empty() && self.unread.end < self.buffer.len();
+        let is_read = self.unread.end < self.buffer.len() && !self.stream.has_pending();
+        let is_all = self.unread.is_empty() && is_read;
         if is_all { Heard::Nothing } else { Heard::More }
     }
 
@@ -155,8 +163,10 @@ impl<'a> Connection<'a> {
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::POLLIN, self.session.may_read());
         wanted.set(PollFlags::POLLOUT, self.session.has_unsent());
-        let mut waits =
-            [PollFd::new(self.stream.as_fd(), wanted), PollFd::new(self.woken.as_fd(), PollFlags::POLLIN)];
+        let mut waits = [
+            PollFd::new(self.stream.socket().as_fd(), wanted),
+            PollFd::new(self.woken.as_fd(), PollFlags::POLLIN),
+        ];
         let polled = match self.session.due_in() {
             Some(due) if due < AWAKE && self.awake.begin() => {
                 thread::yield_now();
@@ -192,33 +202,42 @@ impl<'a> Connection<'a> {
 
 /// Sends what waits, and lets the host close the connection: closing a socket with unread bytes would discard what the host has
 /// not read yet.
-fn say_goodbye(mut stream: TcpStream, mut outbox: Outbox, buffer: &mut [u8]) -> io::Result<()> {
+fn say_goodbye(mut stream: Stream<'_>, mut outbox: Outbox, buffer: &mut [u8]) -> io::Result<()> {
     let until = Instant::now() + GOODBYE;
-    stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(GOODBYE))?;
+    stream.socket().set_nonblocking(false)?;
+    stream.socket().set_write_timeout(Some(GOODBYE))?;
     outbox.send(&mut stream)?;
-    stream.shutdown(Shutdown::Write)?;
+    stream.end()?;
+    let mut socket = stream.socket();
+    socket.shutdown(Shutdown::Write)?;
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(());
         }
-        stream.set_read_timeout(Some(left))?;
-        if stream.read(buffer)? == 0 {
+        socket.set_read_timeout(Some(left))?;
+        if socket.read(buffer)? == 0 {
             return Ok(());
         }
     }
 }
 
 /// Reads what is available; `None` if there is nothing now.
-fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+fn read(stream: &mut Stream<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
-        match stream.read(buffer) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(bytes) => return Ok(Some(bytes)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+        match available(stream.read(buffer)) {
+            Ok(Some(0)) => return Err(ErrorKind::UnexpectedEof.into()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            other => return other,
         }
+    }
+}
+
+/// `None` for what is not there yet.
+fn available<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(there) => Ok(Some(there)),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -2,6 +2,9 @@
 
 mod connection;
 mod connections;
+mod stream;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,6 +22,7 @@ use crate::subsystem::Subsystem;
 use connection::{Awake, Connection};
 use connections::Connections;
 pub use connections::MOST_CONNECTIONS;
+use stream::Openings;
 
 /// How often the drive's health is checked.
 const LOOK: Duration = Duration::from_secs(1);
@@ -43,6 +47,7 @@ struct Shared {
     subsystem: Arc<Subsystem>,
     connections: Connections,
     awake: Awake,
+    openings: Openings,
 }
 
 impl Server {
@@ -54,7 +59,8 @@ impl Server {
         let (stop, stopped) = UnixStream::pair()?;
         subsystem.history.tests.resume(&subsystem);
         let (connections, awake) = (Connections::default(), Awake::default());
-        let shared = Arc::new(Shared { subsystem, connections, awake });
+        let openings = Openings::of(&subsystem)?;
+        let shared = Arc::new(Shared { subsystem, connections, awake, openings });
         let accepting = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("nvme-accept".to_owned())
@@ -156,6 +162,7 @@ impl Shared {
         let Some(number) = self.connections.add(Arc::clone(&mailbox)) else { return };
         let shared = Arc::clone(self);
         let work = move || {
+            let stream = shared.openings.stream(stream);
             Connection::new(&shared.subsystem, &shared.awake, stream, woken, mailbox).run();
             shared.connections.remove(number);
         };

@@ -9,6 +9,7 @@ use super::connect::connect;
 use super::fabrics_command::FabricsCommand;
 use super::queue::Queue;
 use crate::admin::Context;
+use crate::authentication::Secured;
 use crate::controller::{Change, Controller};
 use crate::failure::Failure;
 use crate::io::durable;
@@ -28,6 +29,8 @@ pub struct Attachment {
     mailbox: Arc<Mailbox>,
     /// The address that the host reached.
     address: Option<SocketAddr>,
+    /// Between whom it is secured, if it has TLS.
+    secured: Option<Secured>,
     began: Instant,
     queue: Option<Queue>,
     /// The namespaces that its controller has, as far as this connection knows.
@@ -38,7 +41,13 @@ impl Attachment {
     /// A connection to a subsystem, through `address`, which other threads reach through the mailbox.
     pub fn new(subsystem: Arc<Subsystem>, mailbox: Arc<Mailbox>, address: Option<SocketAddr>) -> Attachment {
         let (began, view) = (Instant::now(), View::empty());
-        Attachment { subsystem, mailbox, address, began, queue: None, view }
+        Attachment { subsystem, mailbox, address, secured: None, began, queue: None, view }
+    }
+
+    /// The connection has TLS, with a key that only these have.
+    pub fn secure(&mut self, secured: Secured) {
+        assert!(self.queue.is_none(), "a connection that is a queue has TLS from now on");
+        self.secured = Some(secured);
     }
 
     /// The queue, if it is one.
@@ -126,7 +135,8 @@ impl Attachment {
         match command {
             FabricsCommand::Connect(fields) => {
                 assert!(self.queue.is_none(), "a connection that is a queue connects again");
-                let (queue, answer) = connect(&self.subsystem, &self.mailbox, &fields, data)?;
+                let (queue, answer) =
+                    connect(&self.subsystem, &self.mailbox, self.secured.as_ref(), &fields, data)?;
                 self.queue = Some(queue);
                 Ok(answer)
             }

@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use super::queue::Queue;
 use crate::authentication::proof::Parties;
-use crate::authentication::{Admission, Exchange};
+use crate::authentication::{Admission, Exchange, Secured};
 use crate::controller::{Controller, ControllerKind, Peer, QUEUE_ENTRIES, QueueRefusal};
 use crate::failure::Failure;
 use crate::mailbox::{Answer, Mailbox};
@@ -42,11 +42,13 @@ fn host_of(data: &ConnectData) -> Result<Peer, Failure> {
     }
 }
 
-/// The queue that a connection becomes, which others reach through this mailbox. The answer has the controller's number, and
+/// The queue that a connection becomes, which others reach through this mailbox. One with TLS is that of the host and the subsystem of its
+/// key (TCP, section 3.6.1.3). The answer has the controller's number, and
 /// whether the host must authenticate.
 pub fn connect(
     subsystem: &Subsystem,
     mailbox: &Arc<Mailbox>,
+    secured: Option<&Secured>,
     fields: &Connect,
     data: &[u8],
 ) -> Result<(Queue, Answer), Failure> {
@@ -64,6 +66,12 @@ pub fn connect(
         _ => return Err(bad_data(offset_of!(ConnectData, subsystem_name))),
     };
     let host = host_of(data)?;
+    if secured.is_some_and(|secured| Some(&secured.subsystem[..]) != text_of(&data.subsystem_name)) {
+        return Err(bad_data(offset_of!(ConnectData, subsystem_name)));
+    }
+    if secured.is_some_and(|secured| secured.host != host.name) {
+        return Err(Failure::CONNECT_HOST);
+    }
     let exchange = admit(subsystem, kind, &host.name)?;
     let mailbox = Arc::clone(mailbox);
     let controller = match queue {

@@ -53,6 +53,7 @@ use sender::Sender;
 use spares::Spares;
 use transfers::Transfers;
 
+use crate::authentication::Secured;
 use crate::budget::{BUDGET_BYTES, Budget};
 use crate::io::TRANSFER_BYTES;
 use crate::limits::CAPSULE_BYTES;
@@ -120,6 +121,11 @@ impl Session {
             subsystem,
             mailbox,
         }
+    }
+
+    /// The connection has TLS, with a key that only these have.
+    pub fn secure(&mut self, secured: Secured) {
+        self.attachment.secure(secured);
     }
 
     // -- from the host ------------------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ pub struct DiscoveryEntry {
     pub subsystem_name: [u8; 256],
     /// The address.
     pub address: [u8; 256],
-    /// TCP: byte 0, 0 for no security.
+    /// TCP: byte 0, see [`security`]; 0 for none.
     pub transport_specific: [u8; 256],
 }
 
@@ -219,8 +219,18 @@ pub struct DiscoveryHeader {
 /// Requirements of a subsystem. Bits 1:0 are about a secure channel; 0 says nothing. That none is required is not said: nvme-cli
 /// 2.3 takes it for a reason to ask for TLS, and does not connect.
 pub mod requirement {
+    /// A secure channel is required.
+    pub const SECURE: u8 = 1;
+    /// It is possible.
+    pub const SECURE_IF_WANTED: u8 = 2;
     /// Flow control of the submission queue can be disabled.
     pub const NO_FLOW_CONTROL: u8 = 1 << 2;
+}
+
+/// Types of security, for TCP (`SECTYPE`).
+pub mod security {
+    /// TLS 1.3.
+    pub const TLS_1_3: u8 = 2;
 }
 
 /// Bits of an entry of the effects logs, of commands and of features.

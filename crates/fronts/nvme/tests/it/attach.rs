@@ -8,6 +8,7 @@ use crate::common::{
 };
 use tantalum::{Device, PowerLoss};
 use tantalum_drive::Pacing;
+use tantalum_nvme::authentication::TlsKey;
 use tantalum_nvme::client::{Client, Names, Options, block_command, command};
 use tantalum_nvme::failure::Failure;
 use tantalum_nvme::server::Server;
@@ -48,7 +49,7 @@ fn every_way() -> Vec<Options> {
                 alignment,
                 no_capsule_data,
                 no_flow_control,
-                together: false,
+                ..Options::default()
             };
             ways.extend([way, Options { together: true, ..way }]);
         }
@@ -161,18 +162,22 @@ fn discovery_tells_an_ipv4_host_an_ipv4_address() {
 
 #[test]
 fn data_come_back_in_every_way_of_moving_them() {
-    for block_bytes in [4096, 512_usize] {
-        let server = serve(subsystem(block_bytes as u32));
-        for (way, options) in every_way().into_iter().enumerate() {
-            let mut host = attach(&server, options);
-            // in a capsule, by one R2T, and in several PDUs
-            for (index, bytes) in [block_bytes, 8192, 64 << 10, 512 << 10].into_iter().enumerate() {
-                let data = pattern((way * 4 + index) as u64, bytes);
-                let first = 3 + index as u64 * 1024;
-                host.write(first, block_bytes, &data);
-                let read = host.read(first, block_bytes, (bytes / block_bytes) as u32);
-                assert!(read == data, "{bytes} bytes, {options:?}");
-            }
+    for block_bytes in [4096, 512] {
+        move_data(&serve(subsystem(block_bytes as u32)), block_bytes, None);
+    }
+}
+
+/// Data go to a server with blocks of this size and back, over TLS if there is a key.
+pub fn move_data(server: &Server, block_bytes: usize, tls: Option<TlsKey>) {
+    for (way, options) in every_way().into_iter().enumerate() {
+        let mut host = attach(server, Options { tls, ..options });
+        // in a capsule, by one R2T, and in several PDUs
+        for (index, bytes) in [block_bytes, 8192, 64 << 10, 512 << 10].into_iter().enumerate() {
+            let data = pattern((way * 4 + index) as u64, bytes);
+            let first = 3 + index as u64 * 1024;
+            host.write(first, block_bytes, &data);
+            let read = host.read(first, block_bytes, (bytes / block_bytes) as u32);
+            assert!(read == data, "{bytes} bytes, {options:?}");
         }
     }
 }

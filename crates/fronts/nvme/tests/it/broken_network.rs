@@ -15,7 +15,9 @@ use crate::common::{names, serve, small, subsystem};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, check};
+use tantalum_nvme::authentication::TlsKey;
 use tantalum_nvme::client::{Client, Options};
+use tantalum_nvme::server::Server;
 
 /// The connections of one host.
 fn attach(address: SocketAddr, options: Options) -> std::io::Result<(Client, Client)> {
@@ -28,10 +30,15 @@ fn attach(address: SocketAddr, options: Options) -> std::io::Result<(Client, Cli
 
 #[test]
 fn a_network_that_breaks_tears_nothing_and_loses_nothing() {
-    let (seed, breaks) = (number("SEED", 1), number("BREAKS", 60));
+    let breaks = number("BREAKS", 60);
+    break_connections(&serve(subsystem(4096)), breaks, None);
+}
+
+/// Connections to a server break so many times; those that may have TLS, if there is a key.
+pub fn break_connections(server: &Server, breaks: u64, tls: Option<TlsKey>) {
+    let seed = number("SEED", 1);
     println!("SEED={seed} BREAKS={breaks}");
-    let server = serve(subsystem(4096));
-    let bystander = Bystander::start(&server);
+    let bystander = Bystander::start(server);
     let proxy = Proxy::start(server.address(), seed, 300 << 10);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut witness = Witness::new(0, seed);
@@ -49,6 +56,7 @@ fn a_network_that_breaks_tears_nothing_and_loses_nothing() {
             data_digest: rng.random(),
             no_capsule_data: rng.random(),
             no_flow_control: rng.random(),
+            tls,
             ..Options::default()
         };
         if let Ok((_admin, mut io)) = attach(proxy.address, options) {

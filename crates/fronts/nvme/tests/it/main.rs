@@ -29,6 +29,8 @@ mod several_hosts;
 mod standard;
 mod stops;
 mod tap;
+#[cfg(feature = "tls")]
+mod tls;
 mod unreadable_blocks;
 mod vendor_commands;
 mod zone_cuts;
