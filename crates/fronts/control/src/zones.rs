@@ -32,13 +32,22 @@ pub struct ZonesReport {
     pub read_only: u32,
     /// Units that were written since each zone's last reset.
     pub written_units: u64,
+    /// Units that the host has written since power came on.
+    #[serde(default)]
+    pub host_units_written: u64,
+    /// Units that were programmed for that.
+    #[serde(default)]
+    pub flash_units: u64,
 }
 
 impl ZonesReport {
     /// Those of a device; none without power, and on a drive without.
     pub fn of(device: &Device) -> Option<ZonesReport> {
         let shape = device.zone_shape()?;
+        let costs = device.zone_costs().unwrap_or_default();
         let mut report = ZonesReport {
+            host_units_written: costs.written,
+            flash_units: costs.programmed,
             count: shape.count,
             capacity_units: shape.capacity_units,
             size_units: shape.size_units,
@@ -62,6 +71,11 @@ impl ZonesReport {
             ZoneCondition::Full => &mut self.full,
             ZoneCondition::ReadOnly => &mut self.read_only,
         }
+    }
+
+    /// Units programmed for zones over units that the host wrote to them, since power came on; none before the first.
+    pub fn write_amplification(&self) -> Option<f64> {
+        (self.host_units_written > 0).then(|| self.flash_units as f64 / self.host_units_written as f64)
     }
 
     /// How many zones are in each state, as a report of zones names these.
@@ -109,6 +123,17 @@ mod tests {
         let zones = ZonesReport::of(&device).unwrap();
         assert_eq!(zones.to_string(), "21 empty, 1 implicitly open, 1 explicitly open, 1 full");
         assert_eq!((zones.count, zones.written_units, zones.size_units), (24, 10, 8192));
+        // a page of each zone, and one for the units that had to be on flash when a zone was finished
+        assert_eq!((zones.host_units_written, zones.flash_units), (10, 12));
+        assert_eq!(zones.write_amplification(), Some(1.2));
+        // four units with FUA, of a page that has four: three tails and the whole page
+        for offset in 0..4 {
+            let write = Command::ZoneWrite { zone: ZoneId(9), offset, data: &data[..UNIT_BYTES], fua: true };
+            let at_ns = device.time_ns();
+            device.submit(write, at_ns).unwrap();
+        }
+        let later = ZonesReport::of(&device).unwrap();
+        assert_eq!((later.host_units_written - 10, later.flash_units - zones.flash_units), (4, 4 * 4));
         let without = Device::in_memory(&Profile { zones: None, ..Profile::load("zns").unwrap() }).unwrap();
         assert_eq!(ZonesReport::of(&without), None);
     }

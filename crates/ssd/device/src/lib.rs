@@ -60,7 +60,9 @@ pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, Sha
 pub use tantalum_ftl::{Handle, HandleCounters, HandleState, PlacementEvent, PlacementEventKind};
 #[cfg(feature = "canaries")]
 pub use tantalum_ftl::{Purpose, ReservationUse, take_reservation_uses};
-pub use tantalum_ftl::{ZONED_NAMESPACE, ZoneAction, ZoneCondition, ZoneId, ZoneRefusal, ZoneState};
+pub use tantalum_ftl::{
+    ZONED_NAMESPACE, ZoneAction, ZoneCondition, ZoneCosts, ZoneId, ZoneRefusal, ZoneState,
+};
 pub use tantalum_nand::{
     Access, BlockId, FailingStep, Faults, Fetches, Fills, Geometry, HostCall, HostError, HostFailure,
     HostFault, HostFaults, HostSync, InFlight, Life, LockHolder, Mapping, MediumError, NandError,

@@ -1,6 +1,6 @@
 //! Zones as a host sees them: their shape and their states. `engine/zones.rs` has the commands.
 
-use tantalum_ftl::ZoneState;
+use tantalum_ftl::{ZoneCosts, ZoneState};
 
 use crate::controller::Device;
 
@@ -37,5 +37,10 @@ impl Device {
     /// it takes no time and counts nowhere.
     pub fn zones(&self) -> Vec<ZoneState> {
         self.ftl().map_or_else(Vec::new, |ftl| ftl.zone_states().collect())
+    }
+
+    /// What zones have cost since power came on; none without power, and on a drive without zones.
+    pub fn zone_costs(&self) -> Option<ZoneCosts> {
+        self.ftl()?.zone_costs()
     }
 }

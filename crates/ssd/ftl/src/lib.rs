@@ -60,4 +60,6 @@ pub use space::{BlockUse, CheckpointInterval, FtlConfig, Layout, SpareBlocks, Vi
 pub use tenants::records::{Footprint, KeyValueError, KvRecord, NAMESPACES, NamespaceInfo, VALUE_BYTES};
 pub use tenants::units::ShareRefusal;
 pub use types::{FileEntry, FileId, Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
-pub use zones::{ZONED_NAMESPACE, ZoneAction, ZoneCondition, ZoneId, ZoneRefusal, ZoneState, ZonesConfig};
+pub use zones::{
+    ZONED_NAMESPACE, ZoneAction, ZoneCondition, ZoneCosts, ZoneId, ZoneRefusal, ZoneState, ZonesConfig,
+};

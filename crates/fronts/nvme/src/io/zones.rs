@@ -209,14 +209,21 @@ impl Report {
 
     /// The header, and the descriptors for which there is room.
     fn of(&self, zones: &ZoneSpace, states: &[ZoneState], is_read_only: bool) -> Vec<u8> {
+        let room = (self.bytes as usize - size_of::<ReportHeader>()) / size_of::<ZoneDescriptor>();
         let told = states.iter().filter(|zone| zone.zone >= self.from);
         let told = told.map(|zone| descriptor(zones, zone, is_read_only));
-        let matching: Vec<ZoneDescriptor> =
-            told.filter(|descriptor| self.state.is_none_or(|state| descriptor.state == state << 4)).collect();
-        let room = (self.bytes as usize - size_of::<ReportHeader>()) / size_of::<ZoneDescriptor>();
-        let listed = &matching[..matching.len().min(room)];
+        let matching = told.filter(|told| self.state.is_none_or(|state| told.state == state << 4));
+        let (mut count, mut listed) = (0, Vec::new());
+        for descriptor in matching {
+            count += 1;
+            if listed.len() < room {
+                listed.push(descriptor);
+            } else if self.is_partial {
+                break;
+            }
+        }
         let mut header = ReportHeader::new_zeroed();
-        header.zones = (if self.is_partial { listed.len() } else { matching.len() } as u64).into();
+        header.zones = if self.is_partial { listed.len() as u64 } else { count }.into();
         let mut report = header.as_bytes().to_vec();
         report.extend(listed.as_bytes());
         report.resize(self.bytes as usize, 0);

@@ -400,41 +400,54 @@ mod tests {
         assert!(error.to_string().contains("format 7") && error.to_string().contains("format 1"), "{error}");
     }
 
-    /// The table of a drive is replaced by one that nobody can have stored. It was found by a panic when namespaces were loaded.
+    /// The numbers on a drive with a namespace with records, whose table, with another block namespace, is changed to what nobody can have
+    /// stored.
+    fn forged(profile: &Profile, number: u32, change: fn(&mut Table)) -> Result<Vec<u32>, TableError> {
+        let mut device = Device::in_memory(profile).unwrap();
+        let mut make = |is_private| {
+            let (attributes, at_ns) =
+                (NamespaceAttributes { is_private, ..NamespaceAttributes::default() }, device.time_ns());
+            let namespace = &mut NamespaceId::default();
+            device.submit(Command::CreateNamespace { attributes, namespace }, at_ns).unwrap();
+            *namespace
+        };
+        let (_, namespace) = (make(false), make(true));
+        let mut table = Table::undivided(device.limits().capacity_units as u32, 0);
+        table.entry_mut(0).unwrap().units = 100;
+        table.add(&NewNamespace { blocks: 10, format: 0, is_shared: true, handles: None }, number).unwrap();
+        change(&mut table);
+        let value = encode(&table);
+        let (records, at_ns) = ([KvRecord { namespace, key: key(), value: Some(&value) }], device.time_ns());
+        device.submit(Command::KvPut { records: &records }, at_ns).unwrap();
+        crate::namespaces::Namespaces::load(&Drive::new(device), 4096).map(|namespaces| namespaces.numbers())
+    }
+
+    fn damage(loaded: Result<Vec<u32>, TableError>) -> String {
+        match loaded {
+            Err(TableError::Damaged(reason)) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// It was found by a panic when namespaces were loaded.
     #[test]
     fn a_table_that_takes_a_number_from_a_key_value_namespace_is_refused() {
         let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
-        let forged = |change: fn(&mut Table)| {
-            let mut device = Device::in_memory(&profile).unwrap();
-            let mut make = |is_private| {
-                let (attributes, at_ns) =
-                    (NamespaceAttributes { is_private, ..NamespaceAttributes::default() }, device.time_ns());
-                let namespace = &mut NamespaceId::default();
-                device.submit(Command::CreateNamespace { attributes, namespace }, at_ns).unwrap();
-                *namespace
-            };
-            let (_, namespace) = (make(false), make(true));
-            let mut table = Table::undivided(device.limits().capacity_units as u32, 0);
-            table.entry_mut(0).unwrap().units = 100;
-            table.add(&NewNamespace { blocks: 10, format: 0, is_shared: true, handles: None }, 3).unwrap();
-            change(&mut table);
-            let value = encode(&table);
-            let (records, at_ns) =
-                ([KvRecord { namespace, key: key(), value: Some(&value) }], device.time_ns());
-            device.submit(Command::KvPut { records: &records }, at_ns).unwrap();
-            crate::namespaces::Namespaces::load(&Drive::new(device), 4096)
-                .map(|namespaces| namespaces.numbers())
-        };
-        assert_eq!(forged(|_| {}), Ok(vec![1, 2, 3]));
-        let refused = |change: fn(&mut Table)| match forged(change) {
-            Err(TableError::Damaged(reason)) => reason,
-            other => panic!("{other:?}"),
-        };
+        assert_eq!(forged(&profile, 3, |_| {}), Ok(vec![1, 2, 3]));
+        let refused = |change: fn(&mut Table)| damage(forged(&profile, 3, change));
         let of_records = refused(|table| table.entry_mut(1).unwrap().number = 2);
         assert_eq!(of_records, "block namespace 2 has the number of a key-value namespace");
         let above = refused(|table| table.entry_mut(1).unwrap().number = 999);
         assert_eq!(above, "namespace 999 is above the highest, 36");
         assert!(refused(|table| table.made = u32::MAX).starts_with("namespaces overlap"));
+    }
+
+    #[test]
+    fn a_table_that_takes_the_number_of_the_zones_is_refused() {
+        let profile = Profile::load("zns").unwrap();
+        assert_eq!(forged(&profile, 4, |_| {}), Ok(vec![1, 2, 3, 4]));
+        let of_zones = damage(forged(&profile, 4, |table| table.entry_mut(1).unwrap().number = 2));
+        assert_eq!(of_zones, "block namespace 2 has the number of the zones");
     }
 
     fn table_with_overlap() -> Table {

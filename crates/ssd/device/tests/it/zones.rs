@@ -1,8 +1,8 @@
 //! Zones: blocks that the host fills in order.
 
 use tantalum::{
-    CacheMode, Command, Device, FailingStep, Faults, Plp, PowerLoss, Profile, Status, StepFault, UNIT_BYTES,
-    ZoneAction, ZoneCondition, ZoneId, ZoneRefusal, ZonesProfile, result_of,
+    CacheMode, Command, Device, FailingStep, Faults, Lpn, Plp, PowerLoss, Profile, Status, StepFault,
+    UNIT_BYTES, ZoneAction, ZoneCondition, ZoneId, ZoneRefusal, ZonesProfile, result_of,
 };
 
 use crate::host::Host;
@@ -367,4 +367,30 @@ fn zones_are_whole_whichever_step_of_a_command_fails() {
         }
     }
     assert!(failed > 60, "{failed} steps failed");
+}
+
+/// Two units a page: one with FUA takes a page of its own, and is programmed again with its page.
+#[test]
+fn what_zones_cost_is_counted_beside_what_is_written_to_them() {
+    for (cache, of_tails) in
+        [(CacheMode::Off, true), (CacheMode::Volatile, true), (CacheMode::Durable, false)]
+    {
+        let mut host = host(cache);
+        let costs = |host: &Host| host.device.zone_costs().map(|costs| (costs.written, costs.programmed));
+        assert_eq!(costs(&host), Some((0, 0)));
+        append(&mut host, 0, 8, true).unwrap();
+        assert_eq!(costs(&host), Some((8, 8)), "whole pages");
+        for _ in 0..4 {
+            append(&mut host, 0, 1, true).unwrap();
+        }
+        let programmed = if of_tails { 8 + 2 * (2 + 2) } else { 8 + 2 * 2 };
+        assert_eq!(costs(&host), Some((12, programmed)), "{cache:?}");
+        let (of_host, padding, copies) = flash_units(&host);
+        assert_eq!(of_host + padding + copies, programmed, "nothing else was programmed");
+        // what is not of zones
+        host.submit(Command::Write { lpn: Lpn(3), data: &data(0, 1), fua: true, handle: None }).unwrap();
+        assert_eq!(costs(&host), Some((12, programmed)));
+    }
+    let without = Host::new(&Profile { zones: None, ..profile(CacheMode::Off) });
+    assert_eq!(without.device.zone_costs(), None);
 }

@@ -75,6 +75,9 @@ impl Parts {
         if self.placement.is_some() {
             self.count_placed(units);
         }
+        if self.zones.is_some() {
+            self.count_tails(units);
+        }
     }
 
     #[cold]

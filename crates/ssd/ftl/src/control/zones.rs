@@ -17,7 +17,7 @@ use crate::space::{BlockUse, Marked, PageSummary, Wear};
 use crate::spare::{self, Kind, Spare};
 use crate::types::{Lpn, Metadata, Seq};
 use crate::zones::{
-    ZoneAction, ZoneCondition, ZoneId, ZonePlace, ZoneRefusal, ZoneState, Zones, ZonesConfig,
+    ZoneAction, ZoneCondition, ZoneCosts, ZoneId, ZonePlace, ZoneRefusal, ZoneState, Zones, ZonesConfig,
 };
 
 /// A zone's page counts as so many of its units towards the next checkpoint: recovery reads one spare area for it, and a checkpoint
@@ -59,6 +59,20 @@ impl Parts {
             true => ZoneState { condition: ZoneCondition::ReadOnly, ..state },
             false => state,
         })
+    }
+
+    /// What zones cost; none on a drive without.
+    pub fn zone_costs(&self) -> Option<ZoneCosts> {
+        self.zones.as_ref().map(Zones::costs)
+    }
+
+    /// A page of units was programmed, of which some may be tails.
+    #[cold]
+    pub(super) fn count_tails(&mut self, units: &[HostUnit]) {
+        let page_units = u64::from(self.geometry.units_per_page());
+        let Some(zones) = &mut self.zones else { return };
+        let tails = units.iter().filter(|unit| zones.zone_of_tail(unit.lpn).is_some()).count();
+        zones.count_programmed(if tails == units.len() { page_units } else { tails as u64 });
     }
 
     /// Blocks that zones may still take.
@@ -326,6 +340,7 @@ impl Allocator {
                 self.space.zone_programmed(to, PageSummary { step, marked: false, plain: false });
                 self.log.data_programmed();
                 self.counters.flash_units.copyback += units as u64;
+                self.zones_mut().count_programmed(units as u64);
                 Ok(Moved::All)
             }
             Err(NandError::ProgramFailed { .. }) => {

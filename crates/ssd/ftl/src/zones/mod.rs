@@ -233,6 +233,15 @@ pub enum ZoneRefusal {
     },
 }
 
+/// What zones cost, in units since power came on.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ZoneCosts {
+    /// Units that the host wrote.
+    pub written: u64,
+    /// Units programmed for that: whole pages, tails with the padding of pages that have nothing else, and copies to other blocks.
+    pub programmed: u64,
+}
+
 /// A zone.
 #[derive(Clone, Debug)]
 struct Zone {
@@ -264,8 +273,9 @@ pub(crate) struct Zones {
     open: u32,
     active: u32,
     turns: u64,
-    /// Units programmed since power came on.
+    /// Units programmed in whole pages since power came on.
     programmed_units: u64,
+    costs: ZoneCosts,
 }
 
 impl Zones {
@@ -290,6 +300,7 @@ impl Zones {
             active: 0,
             turns: 0,
             programmed_units: 0,
+            costs: ZoneCosts::default(),
         }
     }
 
@@ -328,9 +339,19 @@ impl Zones {
         self.config.planned_blocks().saturating_sub(self.blocks)
     }
 
-    /// Units programmed since power came on.
+    /// Units programmed in whole pages since power came on.
     pub fn programmed_units(&self) -> u64 {
         self.programmed_units
+    }
+
+    /// What they cost.
+    pub fn costs(&self) -> ZoneCosts {
+        self.costs
+    }
+
+    /// Units were programmed besides those of whole pages.
+    pub fn count_programmed(&mut self, units: u64) {
+        self.costs.programmed += units;
     }
 
     // -- states -------------------------------------------------------------------------------------------------
@@ -478,12 +499,14 @@ impl Zones {
 
     /// The next page was programmed, and is on flash at that time. The zone is full with its last one.
     pub fn page_programmed(&mut self, zone: ZoneId, done_ns: Nanoseconds) {
-        let pages = self.config.pages(&self.geometry);
+        let (pages, units) = (self.config.pages(&self.geometry), self.geometry.units_per_page());
         let written = &mut self.zones[zone.index()];
+        self.costs.written += u64::from(units - written.tail);
+        self.costs.programmed += u64::from(units);
         written.pages += 1;
         written.tail = 0;
         written.done_ns = written.done_ns.max(done_ns);
-        self.programmed_units += u64::from(self.geometry.units_per_page());
+        self.programmed_units += u64::from(units);
         if self.zone(zone).pages == pages {
             self.change(zone, ZoneCondition::Full);
         }
@@ -491,6 +514,7 @@ impl Zones {
 
     /// Units were added to the page that is not full yet.
     pub fn tail_written(&mut self, zone: ZoneId, units: u32) {
+        self.costs.written += u64::from(units);
         let written = &mut self.zones[zone.index()];
         written.tail += units;
         debug_assert!(written.tail < self.geometry.units_per_page(), "a tail of {} units", written.tail);

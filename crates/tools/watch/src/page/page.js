@@ -82,7 +82,8 @@
     const units = value => bytes(value * 4096);
     put("zones-shape", `${number(zones.count)} of ${units(zones.size_units)}; at most ${number(zones.max_open)} open and ${number(zones.max_active)} active`);
     const states = [zones.empty, zones.implicitly_open, zones.explicitly_open, zones.closed, zones.full, zones.read_only];
-    const texts = [...states.map(state => number(state)), units(zones.written_units)];
+    const amplification = zones.host_units_written ? number(zones.flash_units / zones.host_units_written, 2) : "–";
+    const texts = [...states.map(state => number(state)), units(zones.written_units), amplification];
     by("zones-row").replaceChildren(...texts.map(text => { const cell = document.createElement("td"); cell.textContent = text; return cell; }));
   }
 
