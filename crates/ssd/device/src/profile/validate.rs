@@ -41,7 +41,6 @@ impl Profile {
         self.validate_power()?;
         self.validate_atomic_write()?;
         self.validate_fdp()?;
-        self.validate_zones()?;
         self.validate_nvm()?;
         self.firmware.validate()?;
         self.spu.validate()?;
@@ -153,7 +152,15 @@ impl Profile {
             let expected = format!("one block in each plane would already make {block_rows} pages, too many");
             return Err(invalid("flash.channels", flash.channels, expected));
         }
+        self.validate_zones()?;
         if !self.fits(self.capacity_bytes) {
+            let without = Profile { zones: None, ..self.clone() };
+            if let Some(ZonesProfile { count, .. }) = self.zones
+                && without.fits(self.capacity_bytes)
+            {
+                let expected = "zones of this size take more flash than can be addressed beside the capacity";
+                return Err(invalid("zones.count", count, expected));
+            }
             let most = self.most_mebibytes();
             let expected = format!("with this over-provisioning it can be at most {most} MiB");
             return Err(invalid("capacity_bytes", self.capacity_bytes, expected));

@@ -275,10 +275,21 @@ fn profiles_without_zones_have_none_and_others_are_checked() {
         (ZonesProfile { planes: 3, ..ZONES }, "zones.planes is 3: it must be 1 to 2"),
         (ZonesProfile { max_active: 7, ..ZONES }, "zones.max_active is 7: it must be 1 to 6"),
         (ZonesProfile { max_open: 4, ..ZONES }, "zones.max_open is 4: it must be 1 to 3"),
+        (ZonesProfile { count: u32::MAX, ..ZONES }, "zones.count is 4294967295: it must be 1 to 16777216"),
+        (
+            ZonesProfile { count: u32::MAX, planes: u32::MAX, ..ZONES },
+            "zones.count is 4294967295: it must be 1 to 16777216",
+        ),
     ] {
         let refused = Profile { zones: Some(zones), ..without.clone() }.validate().unwrap_err();
         assert_eq!(refused.to_string(), refusal);
     }
+    let mut large = Profile { zones: Some(ZonesProfile { count: 1 << 24, ..ZONES }), ..without };
+    large.flash.pages_per_block = 64;
+    assert_eq!(
+        large.validate().unwrap_err().to_string(),
+        "zones.count is 16777216: zones of this size take more flash than can be addressed beside the capacity"
+    );
     let text = profile(CacheMode::Off).to_toml();
     assert!(text.contains("[zones]\ncount = 6\nplanes = 2\nmax_open = 2\nmax_active = 3"), "{text}");
     assert_eq!(Profile::from_toml(&text, "image"), Ok(profile(CacheMode::Off)));
