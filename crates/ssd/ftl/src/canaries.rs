@@ -1,7 +1,7 @@
 //! The guards of the FTL, named for what happens without them, and what is then done instead. Compiled for tests only
 //! ([`tantalum_canaries`]).
 
-use tantalum_nand::{Nand, NandError, Nanoseconds, Ppn};
+use tantalum_nand::{Nand, NandError, Nanoseconds, Ppn, Source};
 
 use crate::batches::Marks;
 use crate::control::{Ftl, MovingPage};
@@ -107,6 +107,26 @@ tantalum_canaries::guards! {
     /// The tail of a page takes the place of an older one on flash while the page that the older one became part of is in flight.
     #[hazard(38)]
     fn TailReplacedEarly() -> Nanoseconds { 0 }
+
+    /// A zone's units count as durable while units of the tail before them are in flight.
+    #[hazard(38)]
+    fn TailNotAwaited() {}
+
+    /// What is written to a zone after a reset is durable before the reset.
+    #[hazard(38)]
+    fn WrittenBeforeReset() {}
+
+    /// A zone is written before another one durably gave up the active resource that it takes.
+    #[hazard(38)]
+    fn TooManyActiveAfterCut(at_ns: Nanoseconds) -> Nanoseconds { at_ns }
+
+    /// Units of a tail that a cut left without those before them count once those are written again.
+    #[hazard(38)]
+    fn StaleTailKept() -> bool { false }
+
+    /// The pages of a zone's new block take the bytes of those in the old one, which a cut may leave as the one that counts.
+    #[hazard(38)]
+    fn ZoneCopyTakesSource(copies: &[Source]) -> Vec<Source> { copies.to_vec() }
 
     /// After a cut, the units of any page count as the tail of a zone.
     #[hazard(38)]

@@ -366,6 +366,7 @@ impl Engine {
                 return Err(error.into());
             }
         };
+        self.ftl.zone_tails_programmed(page, done_ns);
         for unit in page.iter() {
             self.forget_cached(unit.lpn)?;
         }
@@ -393,6 +394,7 @@ impl Engine {
                 for unit in &page {
                     self.cache.remove(unit.lpn);
                 }
+                self.ftl.zone_tails_programmed(&page, done_ns);
                 self.cache.programmed(page.len() as u32, done_ns);
             }
             Err(_) if page.len() > units_per_page => self.cache.stay(&page),

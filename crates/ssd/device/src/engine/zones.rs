@@ -5,8 +5,8 @@
 //! the tail of a page goes to flash only when the pages before it are there.
 
 use tantalum_canaries::guard;
-use tantalum_ftl::{Handle, HostUnit, Lpn, ZoneAction, ZoneCondition, ZoneId};
-use tantalum_nand::{Nanoseconds, Slot, Source, UNIT_BYTES};
+use tantalum_ftl::{Handle, HostUnit, Lpn, ZoneAction, ZoneCondition, ZoneId, ZoneUnit};
+use tantalum_nand::{Nanoseconds, Slot, UNIT_BYTES};
 
 use super::host_data::HostData;
 use super::{Engine, Port};
@@ -28,7 +28,7 @@ impl Engine {
         self.ftl.check_zone_write(zone, offset, units)?;
         let at_ns = self.admit(std::iter::once(self.ftl.zone_tail(zone, 0).0), at_ns)?;
         let first = self.ftl.zone_state(zone).written;
-        self.ftl.open_zone_for_write(zone);
+        let at_ns = self.ftl.open_zone_for_write(zone, at_ns);
         let mut done_ns = at_ns;
         while !data.is_empty() {
             let (_, tail) = self.ftl.next_zone_page(zone);
@@ -57,10 +57,10 @@ impl Engine {
         let (_, tail) = self.ftl.next_zone_page(zone);
         let tails: Vec<Lpn> = (0..tail).map(|unit| self.ftl.zone_tail(zone, unit).0).collect();
         let room_ns = self.room_for_zone_page(data.len() / UNIT_BYTES, arrived_ns, at_ns)?;
-        let mut sources: Vec<Source> = tails.iter().map(|lpn| self.tail_source(*lpn)).collect();
+        let mut units: Vec<ZoneUnit> = tails.iter().map(|lpn| self.tail_unit(*lpn)).collect();
         let staged = self.stage_all(data)?;
-        sources.extend(staged.iter().map(|slot| Source::Staged(*slot)));
-        let programmed = self.ftl.program_zone_page(zone, &sources, room_ns);
+        units.extend(staged.iter().map(|slot| ZoneUnit::Buffer(*slot)));
+        let programmed = self.ftl.program_zone_page(zone, &units, room_ns);
         let page_ns = programmed.map_err(|error| {
             // otherwise the buffers may belong to the medium
             if error.changed_nothing() {
@@ -105,10 +105,8 @@ impl Engine {
     }
 
     /// Where a unit of a tail is: in the cache or on flash.
-    fn tail_source(&self, lpn: Lpn) -> Source {
-        let waiting = self.cache.get(lpn).map(|unit| Source::Staged(unit.slot));
-        let on_flash = || self.ftl.map().lookup(lpn).map_or(Source::Padding, Source::Copy);
-        waiting.unwrap_or_else(on_flash)
+    fn tail_unit(&self, lpn: Lpn) -> ZoneUnit {
+        self.cache.get(lpn).map_or(ZoneUnit::Tail(lpn), |unit| ZoneUnit::Buffer(unit.slot))
     }
 
     fn stage_all(&mut self, data: &[u8]) -> Result<Vec<Slot>, Status> {
@@ -140,9 +138,10 @@ impl Engine {
         let mut done_ns = arrived_ns;
         if goes_through {
             self.drain_tail(zone, arrived_ns)?;
-            let from_ns = arrived_ns.max(self.ftl.zone_done_ns(zone));
-            done_ns = self.write_through(HostData { metadata, ..HostData::plain(lpn, data) }, from_ns)?;
+            let from_ns = arrived_ns.max(self.ftl.zone_tail_ready_ns(zone));
+            self.write_through(HostData { metadata, ..HostData::plain(lpn, data) }, from_ns)?;
             self.ftl.zone_tail_written(zone, units);
+            done_ns = arrived_ns.max(self.ftl.zone_done_ns(zone));
         } else {
             for (lpn, unit) in (lpn.0..).map(Lpn).zip(data.chunks(UNIT_BYTES)) {
                 let unit = HostData { metadata, ..HostData::plain(lpn, unit) };
@@ -210,17 +209,15 @@ impl Engine {
         self.maintain(at_ns)?;
         let zones: Vec<(ZoneId, ZoneCondition)> = match zone {
             Some(zone) => vec![(zone, self.ftl.check_zone_action(zone, action)?)],
-            None => self.all_zones_for(action),
+            None => self.all_zones_for(action)?,
         };
         let zones: Vec<(ZoneId, ZoneCondition)> =
             zones.into_iter().filter(|change| self.is_news(*change)).collect();
+        let is_active = |zone| self.ftl.zone_state(zone).condition.is_active();
+        let active = zones.iter().filter(|(zone, after)| is_active(*zone) && !after.is_active()).count();
         match action {
             ZoneAction::Open | ZoneAction::Close => {
-                for &(zone, after) in &zones {
-                    // those before it may have taken the last resources
-                    self.ftl.check_zone_action(zone, action)?;
-                    self.ftl.set_zone(zone, after);
-                }
+                zones.iter().for_each(|(zone, after)| self.ftl.set_zone(*zone, *after));
                 Ok(at_ns)
             }
             ZoneAction::Finish => {
@@ -231,7 +228,9 @@ impl Engine {
                     done_ns = done_ns
                         .max(finished.map_err(|error| if index == 0 { error } else { error.unfinished() })?);
                 }
-                self.settle_zones(!zones.is_empty(), done_ns)
+                let done_ns = self.settle_zones(!zones.is_empty(), done_ns)?;
+                self.ftl.zones_ended(active, done_ns);
+                Ok(done_ns)
             }
             ZoneAction::Reset => {
                 let zones: Vec<ZoneId> = zones.into_iter().map(|(zone, _)| zone).collect();
@@ -241,13 +240,16 @@ impl Engine {
                         self.forget_cached(self.ftl.zone_tail(*zone, unit).0)?;
                     }
                 }
-                self.settle_zones(!zones.is_empty(), at_ns)
+                let done_ns = self.settle_zones(!zones.is_empty(), at_ns)?;
+                zones.iter().for_each(|zone| self.ftl.zone_reset_recorded(*zone, done_ns));
+                self.ftl.zones_ended(active, done_ns);
+                Ok(done_ns)
             }
         }
     }
 
     /// The zones to which an action on all of them applies (ZNS Command Set, section 3.4.3: Select All), and what they become.
-    fn all_zones_for(&self, action: ZoneAction) -> Vec<(ZoneId, ZoneCondition)> {
+    fn all_zones_for(&self, action: ZoneAction) -> Result<Vec<(ZoneId, ZoneCondition)>, Status> {
         let applies = |condition: ZoneCondition| match action {
             ZoneAction::Open => condition == ZoneCondition::Closed,
             ZoneAction::Close => condition.is_open(),
@@ -256,7 +258,10 @@ impl Engine {
         };
         let count = self.ftl.zones_config().map_or(0, |zones| zones.count);
         let zones = (0..count).map(ZoneId).filter(|zone| applies(self.ftl.zone_state(*zone).condition));
-        zones.filter_map(|zone| Some((zone, self.ftl.check_zone_action(zone, action).ok()?))).collect()
+        if action == ZoneAction::Open {
+            self.ftl.check_open_all_zones()?;
+        }
+        zones.map(|zone| Ok((zone, self.ftl.check_zone_action(zone, action)?))).collect()
     }
 
     fn is_news(&self, (zone, after): (ZoneId, ZoneCondition)) -> bool {

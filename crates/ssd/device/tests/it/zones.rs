@@ -1,8 +1,8 @@
 //! Zones: blocks that the host fills in order.
 
 use tantalum::{
-    CacheMode, Command, Device, FailingStep, Faults, Lpn, Plp, PowerLoss, Profile, Status, StepFault,
-    UNIT_BYTES, ZoneAction, ZoneCondition, ZoneId, ZoneRefusal, ZonesProfile, result_of,
+    CacheMode, Command, Device, FailingStep, Faults, Lpn, Outcome, Plp, PowerLoss, Profile, Status,
+    StepFault, UNIT_BYTES, ZoneAction, ZoneCondition, ZoneId, ZoneRefusal, ZonesProfile, result_of,
 };
 
 use crate::host::Host;
@@ -404,4 +404,218 @@ fn what_zones_cost_is_counted_beside_what_is_written_to_them() {
     }
     let without = Host::new(&Profile { zones: None, ..profile(CacheMode::Off) });
     assert_eq!(without.device.zone_costs(), None);
+}
+
+/// Two planes, and pages of four units.
+fn large_pages(cache: CacheMode) -> Host {
+    let mut profile = profile(cache);
+    profile.flash.page_bytes = 16384;
+    profile.over_provisioning_percent = 300.0;
+    Host::new(&profile)
+}
+
+/// Appends without waiting. Returns when that is done.
+fn append_now(host: &mut Host, zone: u32, units: u32, fua: bool) -> u64 {
+    let data = data(written(host, zone), units);
+    let (zone, offset) = (ZoneId(zone), &mut 0);
+    host.device.submit(Command::ZoneAppend { zone, data: &data, fua, offset }, host.now_ns).unwrap().done_ns
+}
+
+fn manage_now(host: &mut Host, zone: u32, action: ZoneAction) {
+    let command = Command::ZoneManage { zone: Some(ZoneId(zone)), action };
+    host.device.submit(command, host.now_ns).unwrap();
+}
+
+/// Power fails at a time and comes back.
+fn cut_at(host: &mut Host, at_ns: u64, loss: &mut PowerLoss) {
+    host.device.cut_power(at_ns);
+    host.device.power_on(loss).unwrap();
+    host.device.audit();
+    host.now_ns = host.device.time_ns();
+}
+
+/// The tail of zone 1 leaves with that of zone 0, which waits for a page, and what follows it is programmed before.
+fn with_tail_that_is_passed() -> (Host, u64) {
+    let mut host = large_pages(CacheMode::Volatile);
+    append_now(&mut host, 0, 5, false);
+    append_now(&mut host, 1, 1, false);
+    let done_ns = append_now(&mut host, 1, 1, true);
+    (host, done_ns)
+}
+
+#[test]
+fn a_write_with_fua_waits_for_the_tail_before_it() {
+    let (mut host, done_ns) = with_tail_that_is_passed();
+    cut_at(&mut host, done_ns, &mut PowerLoss::all(Outcome::NotStarted));
+    assert_eq!(written(&host, 1), 2);
+    check(&mut host, 1);
+}
+
+/// A cut leaves the second unit of a tail without the first. When the first is written again, it is alone.
+#[test]
+fn units_of_a_tail_without_those_before_them_never_come_back() {
+    let mut left_alone = 0;
+    for seed in 0..40 {
+        let (mut host, done_ns) = with_tail_that_is_passed();
+        let loss = &mut PowerLoss::seeded(seed);
+        let at_ns = host.now_ns + (done_ns - host.now_ns) * seed / 40;
+        cut_at(&mut host, at_ns, loss);
+        if written(&host, 1) > 0 {
+            continue;
+        }
+        left_alone += 1;
+        append(&mut host, 1, 1, true).unwrap();
+        let now_ns = host.now_ns;
+        cut_at(&mut host, now_ns, loss);
+        assert_eq!(written(&host, 1), 1, "seed {seed}");
+        check(&mut host, 1);
+    }
+    assert!(left_alone > 10, "{left_alone} cuts left nothing");
+}
+
+/// The reset and what is written after it are in flight at the same time.
+#[test]
+fn what_is_written_after_a_reset_is_not_durable_before_it() {
+    for before in 0..8 {
+        for cache in [CacheMode::Off, CacheMode::Volatile] {
+            let mut host = large_pages(cache);
+            append(&mut host, 0, 6, true).unwrap();
+            // planes that are busy finish their next programs later
+            (0..before).for_each(|_| drop(append_now(&mut host, 5, 4, false)));
+            manage_now(&mut host, 0, ZoneAction::Reset);
+            let done_ns = append_now(&mut host, 0, 1, true);
+            cut_at(&mut host, done_ns, &mut PowerLoss::all(Outcome::NotStarted));
+            assert_eq!(written(&host, 0), 1, "{cache:?}, after {before}");
+            check(&mut host, 0);
+        }
+    }
+}
+
+/// A tail takes the place of one before the reset. If a cut undoes the reset, that one is still there.
+#[test]
+fn a_reset_that_a_cut_undoes_has_taken_no_tail_with_it() {
+    let mut undone = 0;
+    for seed in 0..100 {
+        let mut host = large_pages(CacheMode::Volatile);
+        append(&mut host, 0, 6, true).unwrap();
+        (0..seed % 8).for_each(|_| drop(append_now(&mut host, 5, 4, false)));
+        manage_now(&mut host, 0, ZoneAction::Reset);
+        let done_ns = append_now(&mut host, 0, 1, true);
+        let at_ns = host.now_ns + (done_ns - host.now_ns) * (seed + 1) / 101;
+        cut_at(&mut host, at_ns, &mut PowerLoss::seeded(seed));
+        let found = written(&host, 0);
+        assert!([0, 1, 6].contains(&found), "seed {seed}: {found} units");
+        undone += u32::from(found == 6);
+        check(&mut host, 0);
+    }
+    assert!(undone > 10, "{undone} resets were undone");
+}
+
+/// A cut leaves some pages of a zone in a new block and all in the old one, which counts. Then the new one is used for other things.
+#[test]
+fn a_block_that_counts_after_a_cut_keeps_its_data_when_copies_of_them_are_erased() {
+    let mut copied = 0;
+    for seed in 0..60 {
+        let mut host = host(CacheMode::Volatile);
+        let loss = &mut PowerLoss::seeded(seed);
+        append(&mut host, 0, 17, true).unwrap();
+        append(&mut host, 0, 10, false).unwrap();
+        let at_ns = host.now_ns + 100_000;
+        cut_at(&mut host, at_ns, loss);
+        for _ in 0..3 {
+            // power fails while pages move
+            host.device.cut_after(Some(2 + seed % 4));
+            let before = host.device.smart().counters.flash_units.copyback;
+            while append(&mut host, 0, 1, false).is_ok() {}
+            copied += host.device.smart().counters.flash_units.copyback - before;
+            host.device.cut_after(None);
+            host.device.power_on(loss).unwrap();
+            host.now_ns = host.device.time_ns();
+        }
+        for round in 0..6 {
+            (0..200).for_each(|lpn| host.write(lpn, round));
+        }
+        check(&mut host, 0);
+    }
+    assert!(copied > 0, "nothing moved");
+}
+
+/// Pages moved out of a block that failed a program; it is out of use, and a cut undoes the copies.
+#[test]
+fn a_retired_block_that_a_cut_gives_back_to_a_zone_is_not_opened_again() {
+    let mut given_back = 0;
+    for seed in 0..100 {
+        let mut profile = profile(CacheMode::Volatile);
+        profile.over_provisioning_percent = 300.0;
+        let mut host = Host::new(&profile);
+        append(&mut host, 0, 13, true).unwrap();
+        let faults = Faults { program_failure_ppm: 200_000, seed, ..Faults::default() };
+        host.device.set_faults(faults).unwrap();
+        append_now(&mut host, 0, 3, false);
+        // the next command retires it
+        append_now(&mut host, 1, 1, false);
+        host.device.set_faults(Faults::default()).unwrap();
+        given_back += u32::from(host.device.smart().counters.program_failures > 0);
+        let at_ns = host.now_ns + 10_000;
+        cut_at(&mut host, at_ns, &mut PowerLoss::all(Outcome::NotStarted));
+        check(&mut host, 0);
+        let rest = 32 - written(&host, 0);
+        append(&mut host, 0, if seed % 2 == 0 { 1 } else { rest }, false).unwrap();
+        check(&mut host, 0);
+        for _ in 0..6 {
+            for zone in 0..6 {
+                manage(&mut host, zone, ZoneAction::Reset).unwrap();
+                append(&mut host, zone, 32, false).unwrap();
+            }
+        }
+        host.device.audit();
+    }
+    assert!(given_back > 20, "{given_back} blocks failed");
+}
+
+/// A zone that is full, finished or reset may be active again after a cut. No other takes its place before that is over.
+#[test]
+fn a_cut_leaves_no_more_active_zones_than_there_may_be() {
+    for seed in 0..300 {
+        for cache in [CacheMode::Off, CacheMode::Volatile] {
+            let mut profile = profile(cache);
+            profile.zones = Some(ZonesProfile { max_open: 1, max_active: 1, ..ZONES });
+            let mut host = Host::new(&profile);
+            append(&mut host, 0, 30, true).unwrap();
+            match seed % 3 {
+                0 => drop(append_now(&mut host, 0, 2, false)),
+                1 => manage_now(&mut host, 0, ZoneAction::Finish),
+                _ => manage_now(&mut host, 0, ZoneAction::Reset),
+            }
+            append_now(&mut host, 1, 1 + (seed / 3 % 3) as u32, seed % 2 == 0);
+            append_now(&mut host, 1, 2, false);
+            let end_ns = host.device.time_ns();
+            let at_ns = host.now_ns + (end_ns - host.now_ns) * (seed % 10) / 10;
+            cut_at(&mut host, at_ns, &mut PowerLoss::seeded(seed));
+            let active = host.device.zones().iter().filter(|state| state.condition.is_active()).count();
+            assert!(active <= 1, "{cache:?} {seed}: {:?}", host.device.zones());
+        }
+    }
+}
+
+/// ZNS Command Set, section 3.4.3: Select All.
+#[test]
+fn all_closed_zones_are_opened_or_none() {
+    let mut host = host(CacheMode::Volatile);
+    for zone in 0..3 {
+        append(&mut host, zone, 1, false).unwrap();
+    }
+    let open_all =
+        |host: &mut Host| host.submit(Command::ZoneManage { zone: None, action: ZoneAction::Open }).map(drop);
+    let conditions = |host: &Host| [0, 1, 2].map(|zone| condition(host, zone));
+    host.submit(Command::ZoneManage { zone: None, action: ZoneAction::Close }).unwrap();
+    let refusal = |zone| Err(Status::Zone(ZoneRefusal::TooManyOpen { zone: ZoneId(zone), limit: 2 }));
+    assert_eq!((open_all(&mut host), conditions(&host)), (refusal(2), [ZoneCondition::Closed; 3]));
+    manage(&mut host, 0, ZoneAction::Open).unwrap();
+    manage(&mut host, 2, ZoneAction::Open).unwrap();
+    assert_eq!(open_all(&mut host), refusal(1), "the host has opened as many as it may");
+    manage(&mut host, 0, ZoneAction::Finish).unwrap();
+    open_all(&mut host).unwrap();
+    let (open, full) = (ZoneCondition::ExplicitlyOpen, ZoneCondition::Full);
+    assert_eq!(conditions(&host), [full, open, open]);
 }

@@ -195,7 +195,8 @@ impl Ftl {
         }
         self.reserve_dump_blocks(at_ns)?;
         let parts = &mut self.allocator.parts;
-        parts.log.restart_protected(&mut parts.nand)
+        parts.log.restart_protected(&mut parts.nand)?;
+        if self.shut_down { Ok(()) } else { self.forget_stale_tails(at_ns) }
     }
 
     /// Step 7. Until the checkpoint stands, the erase rule needs to know what was found whole: the blocks that prove it

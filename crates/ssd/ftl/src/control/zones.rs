@@ -17,7 +17,7 @@ use crate::space::{BlockUse, Marked, PageSummary, Wear};
 use crate::spare::{self, Kind, Spare};
 use crate::types::{Lpn, Metadata, Seq};
 use crate::zones::{
-    ZoneAction, ZoneCondition, ZoneCosts, ZoneId, ZonePlace, ZoneRefusal, ZoneState, Zones, ZonesConfig,
+    ZoneAction, ZoneCondition, ZoneCosts, ZoneId, ZonePlace, ZoneRefusal, ZoneState, ZoneUnit, Zones, ZonesConfig,
 };
 
 /// A zone's page counts as so many of its units towards the next checkpoint: recovery reads one spare area for it, and a checkpoint
@@ -96,6 +96,11 @@ impl Parts {
         self.zones_or_refuse(zone)?.after(zone, action)
     }
 
+    /// Checks that all closed zones can be open at once.
+    pub fn check_open_all_zones(&self) -> Result<(), ZoneRefusal> {
+        self.zones.as_ref().map_or(Ok(()), Zones::check_open_all)
+    }
+
     /// A zone as it is now; it was checked.
     pub fn zone_state(&self, zone: ZoneId) -> ZoneState {
         self.zones().state(zone)
@@ -106,9 +111,19 @@ impl Parts {
         self.zones_mut().set(zone, condition);
     }
 
-    /// A zone is about to be written; it was checked.
-    pub fn open_zone_for_write(&mut self, zone: ZoneId) {
+    /// A zone is about to be written; it was checked. Returns when that may begin.
+    pub fn open_zone_for_write(&mut self, zone: ZoneId, at_ns: Nanoseconds) -> Nanoseconds {
+        let now_ns = self.nand.now_ns();
+        let begins_ns = guard!(TooManyActiveAfterCut(at_ns), self.zones_mut().begins_ns(zone, now_ns, at_ns));
         self.zones_mut().open_for_write(zone);
+        begins_ns
+    }
+
+    /// So many zones were active and are not any more, durably from that time on.
+    pub fn zones_ended(&mut self, zones: usize, done_ns: Nanoseconds) {
+        if zones > 0 {
+            self.zones_mut().ended(zones, done_ns);
+        }
     }
 
     /// The next page of a zone, and how many of its units have been written.
@@ -116,7 +131,7 @@ impl Parts {
         self.zones().next_page(zone)
     }
 
-    /// When all programs of a zone so far are done. Nothing of the zone is durable before.
+    /// When all of a zone is durable that has been sent to flash. Nothing that comes after it is durable before.
     pub fn zone_done_ns(&self, zone: ZoneId) -> Nanoseconds {
         guard!(HoleBeforeZonePage, self.zones().done_ns(zone))
     }
@@ -135,8 +150,8 @@ impl Parts {
         self.zones_mut().tail_written(zone, units);
     }
 
-    /// When units may be programmed: a tail takes the place of an older one, whose page must be on flash by then. 0 if none of them is
-    /// one.
+    /// When units may be programmed: a tail takes the place of an older one, whose page or reset must be on flash by then. 0 if none of
+    /// them is one.
     #[inline]
     pub fn zone_tails_ready_ns(&self, units: &[HostUnit]) -> Nanoseconds {
         match &self.zones {
@@ -148,7 +163,32 @@ impl Parts {
     #[cold]
     fn tails_ready_ns(zones: &Zones, units: &[HostUnit]) -> Nanoseconds {
         let zones_of = units.iter().filter_map(|unit| zones.zone_of_tail(unit.lpn));
-        guard!(TailReplacedEarly, zones_of.map(|zone| zones.done_ns(zone)).max().unwrap_or(0))
+        guard!(TailReplacedEarly, zones_of.map(|zone| zones.tail_ready_ns(zone)).max().unwrap_or(0))
+    }
+
+    /// The same for a zone's tail.
+    pub fn zone_tail_ready_ns(&self, zone: ZoneId) -> Nanoseconds {
+        guard!(TailReplacedEarly, self.zones().tail_ready_ns(zone))
+    }
+
+    /// Units were programmed, some of which may be tails, and are on flash at that time.
+    #[inline]
+    pub fn zone_tails_programmed(&mut self, units: &[HostUnit], done_ns: Nanoseconds) {
+        if let Some(zones) = &mut self.zones {
+            guard!(TailNotAwaited, Parts::tails_programmed(zones, units, done_ns));
+        }
+    }
+
+    #[cold]
+    fn tails_programmed(zones: &mut Zones, units: &[HostUnit], done_ns: Nanoseconds) {
+        for zone in units.iter().filter_map(|unit| zones.zone_of_tail(unit.lpn)).collect::<Vec<_>>() {
+            zones.tail_programmed(zone, done_ns);
+        }
+    }
+
+    /// The reset of a zone is durable at that time.
+    pub fn zone_reset_recorded(&mut self, zone: ZoneId, done_ns: Nanoseconds) {
+        guard!(WrittenBeforeReset, self.zones_mut().reset_recorded(zone, done_ns));
     }
 
     /// Whether a tail that waits has just been programmed with its whole page, at which power failed.
@@ -202,7 +242,10 @@ impl Parts {
     /// Blocks in use as a zone's, against those that zones have, and what their pages say against what they should.
     pub(super) fn audit_zones(&self, audit: &mut Audit) {
         let Some(zones) = &self.zones else { return };
-        let owned: Vec<BlockId> = zones.ids().flat_map(|zone| zones.blocks_of(zone)).collect();
+        // a cut may bring the pages of a retired block back, as long as their copies are in flight
+        let is_good = |block: &BlockId| !self.nand.is_bad(*block);
+        let owned: Vec<BlockId> =
+            zones.ids().flat_map(|zone| zones.blocks_of(zone)).filter(is_good).collect();
         audit.count(
             "blocks of zones",
             owned.len() as u64,
@@ -271,7 +314,9 @@ impl Allocator {
 
     /// Whether a page is the next one of a block that has not failed. After a power cut it may not be.
     fn takes_next(&self, block: BlockId, row: u32) -> bool {
-        self.nand.next_page(block) == row && !self.space.failing().contains(&block)
+        self.nand.next_page(block) == row
+            && !self.space.failing().contains(&block)
+            && !self.nand.is_bad(block)
     }
 
     /// Moves the pages of a column to another block, which has it from now on.
@@ -334,8 +379,13 @@ impl Allocator {
         let read_ns = self.nand.charge_read(source, (units * UNIT_BYTES) as u32, at_ns);
         let copies: Vec<Source> =
             (0..units as u32).map(|unit| Source::Copy(self.geometry.unit(source, unit))).collect();
-        let (sources, spares) = self.zone_page(place, step, &copies);
-        match self.nand.program_in_background(page, &sources, &spares, read_ns) {
+        let (copies, spares) = self.zone_page(place, step, &copies);
+        let sources = guard!(ZoneCopyTakesSource(&copies), self.duplicates(&copies)?);
+        let programmed = self.nand.program_in_background(page, &sources, &spares, read_ns);
+        if matches!(programmed, Err(NandError::ProgramFailed { .. })) {
+            self.release_staged(&sources);
+        }
+        match programmed {
             Ok(_) => {
                 self.space.zone_programmed(to, PageSummary { step, marked: false, plain: false });
                 self.log.data_programmed();
@@ -350,31 +400,63 @@ impl Allocator {
             Err(error) => Err(error.into()),
         }
     }
+
+    /// The same sources with bytes of their own. A copy takes the bytes of its source, which are gone once the copy is erased; but if a cut
+    /// leaves only some pages of a new block of a zone, it is the old block that counts.
+    fn duplicates(&mut self, copies: &[Source]) -> Result<Vec<Source>, FtlError> {
+        let mut staged = Vec::with_capacity(copies.len());
+        for copy in copies {
+            match self.duplicate(copy) {
+                Ok(source) => staged.push(source),
+                Err(error) => {
+                    self.release_staged(&staged);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(staged)
+    }
+
+    fn duplicate(&mut self, copy: &Source) -> Result<Source, NandError> {
+        let Some(ppn) = copied_from(copy) else { return Ok(*copy) };
+        let mut data = [0; UNIT_BYTES];
+        match self.nand.peek(ppn, &mut data) {
+            Ok(()) => self.nand.stage(&data).map(Source::Staged),
+            // there is nothing to keep
+            Err(NandError::Uncorrectable { .. }) => Ok(*copy),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn release_staged(&mut self, sources: &[Source]) {
+        for source in sources {
+            if let Source::Staged(slot) = source {
+                self.nand.release(*slot);
+            }
+        }
+    }
 }
 
 impl Ftl {
-    /// Programs the next page of a zone: its units come from buffers, or from where its tail is. The buffers still belong to the caller
-    /// if this fails, unless power was lost. Returns when the page is on flash; it is durable when `Ftl::zone_done_ns` says so.
+    /// Programs the next page of a zone. The buffers still belong to the caller if this fails, unless power was lost. Returns when the
+    /// page is on flash; it is durable when `Ftl::zone_done_ns` says so.
     pub fn program_zone_page(
         &mut self,
         zone: ZoneId,
-        sources: &[Source],
+        units: &[ZoneUnit],
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
-        let mut at_ns = at_ns;
-        for ppn in sources.iter().filter_map(copied_from) {
-            let page = self.geometry.page_of(ppn);
-            at_ns = at_ns.max(self.nand.charge_read(page, UNIT_BYTES as u32, at_ns));
-        }
         loop {
             self.make_zone_room(at_ns)?;
             let page = self.allocator.zone_block(zone, at_ns)?;
             let block = self.geometry.block_of(page);
+            // room may have been made by moving the tail
+            let (sources, read_ns) = self.zone_sources(units, at_ns.max(self.zones().page_ready_ns(zone)));
             let step = self.next_seq();
             let zones = self.zones();
             let place = zones.place(zone, zones.next_page(zone).0);
-            let (units, spares) = self.zone_page(place, step, sources);
-            match self.nand.program(page, &units, &spares, at_ns) {
+            let (sources, spares) = self.zone_page(place, step, &sources);
+            match self.nand.program(page, &sources, &spares, read_ns) {
                 Ok(done_ns) => {
                     self.space.zone_programmed(block, PageSummary { step, marked: false, plain: false });
                     self.log.data_programmed();
@@ -389,6 +471,21 @@ impl Ftl {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Where the units of a page come from, and when those on flash have been read.
+    fn zone_sources(&mut self, units: &[ZoneUnit], at_ns: Nanoseconds) -> (Vec<Source>, Nanoseconds) {
+        let source = |unit: &ZoneUnit| match *unit {
+            ZoneUnit::Buffer(slot) => Source::Staged(slot),
+            ZoneUnit::Tail(lpn) => self.map.lookup(lpn).map_or(Source::Padding, Source::Copy),
+        };
+        let sources: Vec<Source> = units.iter().map(source).collect();
+        let mut read_ns = at_ns;
+        for ppn in sources.iter().filter_map(copied_from) {
+            let page = self.geometry.page_of(ppn);
+            read_ns = read_ns.max(self.nand.charge_read(page, UNIT_BYTES as u32, read_ns));
+        }
+        (sources, read_ns)
     }
 
     /// Zones find the blocks that are kept for them, if that is possible: recovery, and whoever may use a reserve, may have taken some.
@@ -459,6 +556,29 @@ impl Ftl {
             }
         }
         Ok(())
+    }
+
+    /// Recovery: units of a zone's tail that a cut left without those before them never come back, whatever is written there.
+    pub(super) fn forget_stale_tails(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let Some(zones) = &self.zones else { return Ok(()) };
+        let zones: Vec<ZoneId> = zones.ids().filter(|zone| self.has_stale_tail(*zone)).collect();
+        for zone in &zones {
+            let (lpns, (_, tail)) = (self.zones().tail_lpns(*zone), self.zones().next_page(*zone));
+            self.trim(Lpn(lpns.start + tail), lpns.len() as u32 - tail, at_ns)?;
+        }
+        if zones.is_empty() { Ok(()) } else { self.flush_journal(at_ns).map(drop) }
+    }
+
+    /// Whether units behind the write pointer of a zone say that they belong to its next page, or one after it.
+    fn has_stale_tail(&self, zone: ZoneId) -> bool {
+        let (page, tail) = self.zones().next_page(zone);
+        let next = self.zones().place(zone, page);
+        let mut behind = self.zones().tail_lpns(zone).skip(tail as usize).map(Lpn);
+        let is_stale = |lpn: Lpn| {
+            let place = self.metadata(lpn).map(|metadata| ZonePlace::of(&metadata));
+            place.is_ok_and(|place| place.generation == next.generation && place.page >= page)
+        };
+        guard!(StaleTailKept, behind.any(|lpn| self.map.lookup(lpn).is_some() && is_stale(lpn)))
     }
 
     /// Recovery: how many units of a page are in the tail of its zone, of which a checkpoint has told `told`. A unit whose metadata

@@ -12,8 +12,10 @@
 mod found;
 mod place;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use tantalum_nand::{BlockId, Geometry, Nanoseconds};
+use tantalum_nand::{BlockId, Geometry, Nanoseconds, Slot};
 
 pub(crate) use self::found::{KeptZone, ZONE_BYTES, ZonesFold, ZonesFound, decode_zones};
 pub(crate) use self::place::ZonePlace;
@@ -164,6 +166,15 @@ pub struct ZoneState {
     pub written: u32,
 }
 
+/// Where a unit of a page that becomes full is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZoneUnit {
+    /// In a buffer.
+    Buffer(Slot),
+    /// On flash, as this unit of the zone's tail.
+    Tail(Lpn),
+}
+
 /// Why a zone refuses a command. Nothing was changed. The names are those of NVMe's status codes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ZoneRefusal {
@@ -254,8 +265,12 @@ struct Zone {
     tail: u32,
     /// Its blocks.
     columns: Vec<Option<BlockId>>,
-    /// When all of its programs so far are done.
+    /// Nothing of it is programmed earlier: a cut would leave too many active zones.
+    begins_ns: Nanoseconds,
+    /// When all of its pages so far are on flash, and its last reset is durable.
     done_ns: Nanoseconds,
+    /// When all of its tails so far are on flash.
+    tail_done_ns: Nanoseconds,
     /// When it was last written or opened, in turns.
     turn: u64,
 }
@@ -272,6 +287,10 @@ pub(crate) struct Zones {
     blocks: u32,
     open: u32,
     active: u32,
+    /// Those that writes have opened, by the turn when they were last written.
+    implicitly_open: BTreeMap<u64, ZoneId>,
+    /// When zones that are no longer active are so durably, if a cut may still make them active again.
+    ending: Vec<Nanoseconds>,
     turns: u64,
     /// Units programmed in whole pages since power came on.
     programmed_units: u64,
@@ -287,7 +306,9 @@ impl Zones {
             pages: 0,
             tail: 0,
             columns: vec![None; config.planes as usize],
+            begins_ns: 0,
             done_ns: 0,
+            tail_done_ns: 0,
             turn: 0,
         };
         Zones {
@@ -298,6 +319,8 @@ impl Zones {
             blocks: 0,
             open: 0,
             active: 0,
+            implicitly_open: BTreeMap::new(),
+            ending: Vec::new(),
             turns: 0,
             programmed_units: 0,
             costs: ZoneCosts::default(),
@@ -422,11 +445,20 @@ impl Zones {
         Ok(())
     }
 
+    /// Refuses to open all closed zones if they and those that the host has opened are too many.
+    pub fn check_open_all(&self) -> Result<(), ZoneRefusal> {
+        let limit = self.config.max_open;
+        let with = |condition| self.ids().filter(move |zone| self.zone(*zone).condition == condition);
+        let free = limit as usize - with(ZoneCondition::ExplicitlyOpen).count();
+        match with(ZoneCondition::Closed).nth(free) {
+            Some(zone) => Err(ZoneRefusal::TooManyOpen { zone, limit }),
+            None => Ok(()),
+        }
+    }
+
     /// The implicitly open zone that was written least recently.
     fn to_close(&self) -> Option<ZoneId> {
-        let implicitly_open =
-            self.ids().filter(|zone| self.zone(*zone).condition == ZoneCondition::ImplicitlyOpen);
-        implicitly_open.min_by_key(|zone| self.zone(*zone).turn)
+        self.implicitly_open.first_key_value().map(|(_, zone)| *zone)
     }
 
     /// Gives a zone a state for which there are resources; the drive closes another one to open it.
@@ -436,9 +468,21 @@ impl Zones {
             let other = self.to_close().expect("a zone opens only if there are resources");
             self.change(other, ZoneCondition::Closed);
         }
+        self.take_turn(zone);
         self.change(zone, after);
+    }
+
+    /// A zone is the one that was written or opened last.
+    fn take_turn(&mut self, zone: ZoneId) {
+        let last = self.zone(zone).turn;
+        if last == self.turns && last > 0 {
+            return;
+        }
         self.turns += 1;
         self.zones[zone.index()].turn = self.turns;
+        if self.implicitly_open.remove(&last).is_some() {
+            self.implicitly_open.insert(self.turns, zone);
+        }
     }
 
     /// A zone is about to be written: it is open.
@@ -447,8 +491,35 @@ impl Zones {
         self.set(zone, if before.is_open() { before } else { ZoneCondition::ImplicitlyOpen });
     }
 
+    /// Zones that were active are not any more, durably from that time on.
+    pub fn ended(&mut self, zones: usize, done_ns: Nanoseconds) {
+        self.ending.extend(std::iter::repeat_n(done_ns, zones));
+    }
+
+    /// When a zone that is about to be written may begin: with what a cut can make active again, no more zones are active than may be.
+    pub fn begins_ns(&mut self, zone: ZoneId, now_ns: Nanoseconds, at_ns: Nanoseconds) -> Nanoseconds {
+        self.ending.retain(|done_ns| *done_ns > now_ns);
+        if self.ending.is_empty() || self.written(zone) > 0 {
+            return at_ns.max(self.zone(zone).begins_ns);
+        }
+        let active = self.active + u32::from(!self.zone(zone).condition.is_active());
+        let free = self.config.max_active.saturating_sub(active) as usize;
+        self.ending.sort_unstable();
+        let missing = self.ending.len().saturating_sub(free);
+        let begins_ns = missing.checked_sub(1).map_or(0, |last| self.ending[last]);
+        self.zones[zone.index()].begins_ns = begins_ns;
+        at_ns.max(begins_ns)
+    }
+
     fn change(&mut self, zone: ZoneId, after: ZoneCondition) {
-        let before = std::mem::replace(&mut self.zones[zone.index()].condition, after);
+        let changed = &mut self.zones[zone.index()];
+        let (before, turn) = (std::mem::replace(&mut changed.condition, after), changed.turn);
+        if before == ZoneCondition::ImplicitlyOpen {
+            self.implicitly_open.remove(&turn);
+        }
+        if after == ZoneCondition::ImplicitlyOpen {
+            self.implicitly_open.insert(turn, zone);
+        }
         self.open = self.open + u32::from(after.is_open()) - u32::from(before.is_open());
         self.active = self.active + u32::from(after.is_active()) - u32::from(before.is_active());
     }
@@ -492,9 +563,31 @@ impl Zones {
         before
     }
 
-    /// When all programs of a zone so far are done.
+    /// When all of a zone is durable that has been sent to flash.
     pub fn done_ns(&self, zone: ZoneId) -> Nanoseconds {
-        self.zone(zone).done_ns
+        self.zone(zone).done_ns.max(self.zone(zone).tail_done_ns)
+    }
+
+    /// When a tail may be programmed: it takes the place of one that a cut may still bring back until then.
+    pub fn tail_ready_ns(&self, zone: ZoneId) -> Nanoseconds {
+        self.zone(zone).done_ns.max(self.zone(zone).begins_ns)
+    }
+
+    /// When a page may be programmed.
+    pub fn page_ready_ns(&self, zone: ZoneId) -> Nanoseconds {
+        self.zone(zone).begins_ns
+    }
+
+    /// Units of a tail were programmed, and are on flash at that time.
+    pub fn tail_programmed(&mut self, zone: ZoneId, done_ns: Nanoseconds) {
+        let programmed = &mut self.zones[zone.index()];
+        programmed.tail_done_ns = programmed.tail_done_ns.max(done_ns);
+    }
+
+    /// The reset of a zone is durable at that time.
+    pub fn reset_recorded(&mut self, zone: ZoneId, done_ns: Nanoseconds) {
+        let reset = &mut self.zones[zone.index()];
+        reset.done_ns = reset.done_ns.max(done_ns);
     }
 
     /// The next page was programmed, and is on flash at that time. The zone is full with its last one.
@@ -509,6 +602,7 @@ impl Zones {
         self.programmed_units += u64::from(units);
         if self.zone(zone).pages == pages {
             self.change(zone, ZoneCondition::Full);
+            self.ended(1, self.done_ns(zone));
         }
     }
 
