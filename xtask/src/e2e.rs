@@ -30,7 +30,9 @@ mod nvme;
 mod ordinary_user;
 mod overlay;
 mod packages;
+mod paths;
 mod placement;
+mod proxy;
 mod round_trip;
 mod served;
 mod servers;
@@ -327,6 +329,14 @@ const STEPS: &[Step] = &[
         ..STEP
     },
     Step {
+        name: "paths",
+        about: "a guest with the newest kernel uses a served drive through two ports, whose access changes, and one of which breaks",
+        packages: packages::GUEST,
+        build: guest::prepare,
+        run: paths::run,
+        ..STEP
+    },
+    Step {
         name: "placement",
         about: "a guest with the newest kernel places data with a served drive's handles: nvme-cli, and write streams of io_uring",
         packages: packages::GUEST,
@@ -370,7 +380,7 @@ const STEPS: &[Step] = &[
 
 /// Steps that take so long, or only measure, that they run only when named.
 const ONLY_NAMED: &[&str] =
-    &["nvme", "atomic-writes", "placement", "zones", "atomic-databases", "baselines", "speed"];
+    &["nvme", "atomic-writes", "paths", "placement", "zones", "atomic-databases", "baselines", "speed"];
 
 /// Runs the steps and prints how each ended.
 pub fn run(options: &Options) -> ExitCode {
@@ -466,7 +476,8 @@ fn run_steps(steps: &[&Step], context: &Context, run_by: &RunBy) -> ExitCode {
 }
 
 /// Steps that mount nothing.
-const WITHOUT_MOUNT: &[&str] = &["c", "nvme", "atomic-writes", "placement", "zones", "atomic-databases"];
+const WITHOUT_MOUNT: &[&str] =
+    &["c", "nvme", "atomic-writes", "paths", "placement", "zones", "atomic-databases"];
 
 fn run_step(step: &Step, context: &Context, run_by: &RunBy) -> Outcome {
     let mounts = !WITHOUT_MOUNT.contains(&step.name);

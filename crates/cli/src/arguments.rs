@@ -10,6 +10,7 @@ use tantalum_sqlite::Mode;
 use tantalum_sqlite::Synchronous;
 use tantalum_workloads::bench;
 
+use crate::access::AccessOptions;
 use crate::ack::AckOptions;
 use crate::crash_blocks::CrashBlocksOptions;
 use crate::crash_clients::CrashClientsOptions;
@@ -107,6 +108,11 @@ pub enum Command {
     ///
     /// Without --background the command runs until Ctrl-C, SIGTERM or `tantalum stop`, and then shuts the drive down.
     Serve(ServeOptions),
+    /// Set how well hosts reach a served drive through one of its ports
+    ///
+    /// Hosts are told (asymmetric namespace access), if the drive is served at several ports. Through one that is inaccessible,
+    /// or about to change, their commands are refused, and Linux sends them another way.
+    Access(AccessOptions),
     /// Note in the recording of a served drive what a program has acknowledged: each line of standard input
     ///
     /// What is noted must be there after every power cut that follows; see `tantalum crash blocks`.

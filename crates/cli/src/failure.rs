@@ -363,6 +363,16 @@ pub enum Failure {
     /// A served drive could not be measured.
     #[error(transparent)]
     ServedBench(BenchError),
+    /// Accesses of more ports than there are.
+    #[error(
+        "--access names {accesses} accesses, and --listen {ports} addresses: each port has one access at most"
+    )]
+    Accesses {
+        /// How many accesses.
+        accesses: usize,
+        /// How many ports.
+        ports: usize,
+    },
     /// The hosts that may connect, or their secrets, could not be read.
     #[error(transparent)]
     Hosts(HostsError),

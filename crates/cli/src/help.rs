@@ -77,8 +77,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "tantalum serve drive.tant --create --capacity 8G",
             "tantalum serve drive.tant --remap-duplicates --key-value 2 --background",
             "tantalum serve drive.tant --listen 192.0.2.7:4420 --tls-keys keys",
+            "tantalum serve drive.tant --listen 127.0.0.1:4420,127.0.0.1:4421 --access optimized,non-optimized",
         ],
     ),
+    ("access", &["tantalum access drive.tant 1 inaccessible"]),
     ("ack", &["tantalum ack drive.tant"]),
     ("stop", &["tantalum stop drive.tant"]),
     (

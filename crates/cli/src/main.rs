@@ -5,6 +5,7 @@
 //! and 130 if it was interrupted.
 //! `tantalum measure` ends with the exit code of the program that it measured.
 
+mod access;
 mod ack;
 mod arguments;
 mod background;
@@ -101,6 +102,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Watch(options) => watch::run(&options),
         Command::Cut(options) => cut::run(&options),
         Command::Serve(options) => serve::run(&options),
+        Command::Access(options) => access::run(&options),
         Command::Ack(options) => ack::run(&options),
         Command::Stop(options) => stop::run(&options),
         Command::Bench(options) => bench::run(&options),

@@ -10,6 +10,7 @@ use tantalum::{Access, Command, Device, NamespaceAttributes, NamespaceId, Status
 use tantalum_fuse::Pacing;
 use tantalum_nvme::addresses::Advertised;
 use tantalum_nvme::authentication::{Hosts, Tls};
+use tantalum_nvme::ports::PortAccess;
 use tantalum_nvme::serve::{Ending, Notice, Options, ServeError, Served};
 use tantalum_nvme_programs::DrivePrograms;
 use tantalum_record::blocks::BlockTape;
@@ -36,10 +37,14 @@ pub struct ServeOptions {
     /// The image file of the drive
     pub image: PathBuf,
 
-    /// Address and port to listen on; an address that other machines can reach requires --allow-host and --host-secrets, or
+    /// Addresses and ports to listen on: the first is port 1 of the subsystem, and so on. An address that other machines can reach requires --allow-host and --host-secrets, or
     /// --tls-keys
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4420", value_parser = parse_listen)]
-    pub listen: SocketAddr,
+    #[arg(long, value_name = "ADDRESS:PORT,...", value_delimiter = ',', default_value = "127.0.0.1:4420", value_parser = parse_listen)]
+    pub listen: Vec<SocketAddr>,
+
+    /// How well hosts reach the drive through each port: optimized, non-optimized, inaccessible or change [default: optimized]
+    #[arg(long, value_name = "ACCESS,...", value_delimiter = ',')]
+    pub access: Vec<PortAccess>,
 
     /// The address that hosts are told to connect to, in the discovery log and by this command, where they reach this machine
     /// by another one than it knows (port forwarding, address translation) [default: the one that they have reached]
@@ -132,7 +137,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     }
     let mut serve_options = Options {
         image: options.image.clone(),
-        listen: options.listen,
+        listen: listen(options)?,
         advertise: options.advertise,
         pacing: options.time,
         block_bytes: options.block_size,
@@ -171,6 +176,16 @@ fn tape(options: &ServeOptions, device: &Device) -> Result<Option<Arc<BlockTape>
         Failure::Recording { path: path.clone(), error }
     })?;
     Ok(Some(Arc::new(BlockTape::new(file, device.profile()))))
+}
+
+/// The ports, each with its access.
+fn listen(options: &ServeOptions) -> Result<Vec<(SocketAddr, PortAccess)>, Failure> {
+    let (ports, accesses) = (options.listen.len(), options.access.len());
+    if accesses > ports {
+        return Err(Failure::Accesses { accesses, ports });
+    }
+    let accesses = options.access.iter().copied().chain(std::iter::repeat(PortAccess::Optimized));
+    Ok(options.listen.iter().copied().zip(accesses).collect())
 }
 
 fn hosts(options: &ServeOptions) -> Result<Hosts, Failure> {
@@ -243,7 +258,8 @@ fn announce(
     served: &Served,
     only_read: Option<String>,
 ) -> Result<Option<Log>, Failure> {
-    let (address, name, devices) = (served.address(), served.name(), served.devices().join(", "));
+    let (name, devices) = (served.name(), served.devices().join(", "));
+    let address = served.addresses().iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
     let attach = |address: &SocketAddr| {
         let tls = if options.tls_keys.is_some() { " --tls" } else { "" };
         format!("nvme connect -t tcp -a {} -s {} -n {name}{tls}", address.ip(), address.port())

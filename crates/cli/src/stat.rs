@@ -153,6 +153,9 @@ fn text(report: &Report, before: Option<&Before>, load: &LoadOptions) -> String 
         Report::Served(report) => {
             let served = &report.served;
             shown.push_str(&format!("served at {}{power}\n{}\n", served.address, served.name));
+            for port in served.ports.iter().filter(|_| served.ports.len() > 1) {
+                shown.push_str(&format!("port {} at {}: {}\n", port.port, port.address, port.access));
+            }
             for namespace in &served.block_namespaces {
                 shown.push_str(&format!("namespace {}\n", line_of(namespace)));
             }

@@ -41,6 +41,18 @@ impl<'a> Served<'a> {
         creation: &[&str],
         options: &'static [&'static str],
     ) -> Result<Served<'a>, Failure> {
+        Served::create_at(context, folder, image, "127.0.0.1:0", creation, options)
+    }
+
+    /// The same at these addresses; `port` is that of the first.
+    pub fn create_at(
+        context: &'a Context,
+        folder: &'a Path,
+        image: &str,
+        listen: &str,
+        creation: &[&str],
+        options: &'static [&'static str],
+    ) -> Result<Served<'a>, Failure> {
         let none = String::new;
         let mut served = Served {
             context,
@@ -52,7 +64,7 @@ impl<'a> Served<'a> {
             name: none(),
             uuid: none(),
         };
-        served.start("127.0.0.1:0", &[&["--create", "--capacity", "512M"], creation].concat())?;
+        served.start(listen, &[&["--create", "--capacity", "512M"], creation].concat())?;
         Ok(served)
     }
 
@@ -107,6 +119,11 @@ impl<'a> Served<'a> {
     pub fn cut(&self, operations: u64, seed: u64) -> Result<(), Failure> {
         let (operations, seed) = (operations.to_string(), seed.to_string());
         self.run("cut", &["--after-flash-ops", &operations, "--seed", &seed]).map(drop)
+    }
+
+    /// Sets how well hosts reach the drive through a port.
+    pub fn set_access(&self, port: &str, access: &str) -> Result<(), Failure> {
+        self.run("access", &[port, access]).map(drop)
     }
 
     /// `tantalum stat --json`.

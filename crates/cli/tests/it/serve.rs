@@ -274,8 +274,6 @@ fn keys_for_tls_let_other_machines_in_and_must_be_good() {
     std::fs::write(&keys, format!("nqn.2014-08.org.example:a {key}\n")).unwrap();
     let message = refused(dir.path(), &[&with_keys[..], &["--tls", "allowed"]].concat());
     assert!(message.contains("any host may connect without a secret"), "{message}");
-    let message = refused(dir.path(), &[&listen[..], &["--tls", "allowed"]].concat());
-    assert!(message.contains("--tls-keys"), "{message}");
     if cfg!(not(feature = "tls")) {
         let message = refused(dir.path(), &with_keys);
         assert!(message.contains("this build has no TLS: build with `cargo install"), "{message}");
@@ -308,6 +306,35 @@ fn a_host_attaches_with_tls() {
         let attached = Client::admin(address, Options { tls, ..Options::default() }, &names, 0);
         assert_eq!(attached.is_ok(), is_let_in, "{attached:?}");
     }
+}
+
+#[test]
+fn a_drive_is_served_at_several_ports_whose_access_changes() {
+    let served = Served::start();
+    printed(served.dir(), &["stop", IMAGE]);
+    let two = ["serve", IMAGE, "--background", "--listen", "127.0.0.1:0,127.0.0.1:0"];
+    let line = printed(served.dir(), &[&two[..], &["--access", "non-optimized"]].concat());
+    assert_eq!(line.matches("nvme connect -t tcp").count(), 2, "{line}");
+    let accesses = || -> Vec<String> {
+        let stat = served.stat();
+        let ports = stat["served"]["ports"].as_array().unwrap();
+        ports.iter().map(|port| port["access"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(accesses(), ["non-optimized", "optimized"]);
+    let line = printed(served.dir(), &["access", IMAGE, "2", "inaccessible"]);
+    assert_eq!(line, "drive.tant is inaccessible through port 2\n");
+    assert_eq!(accesses(), ["non-optimized", "inaccessible"]);
+    let table = printed(served.dir(), &["stat", IMAGE]);
+    assert!(table.contains("port 2 at 127.0.0.1:") && table.contains(": inaccessible\n"), "{table}");
+    let message = refused(served.dir(), &["access", IMAGE, "3", "optimized"]);
+    assert!(message.contains("there is no port 3: the drive is served at ports 1 to 2"), "{message}");
+    printed(served.dir(), &["stop", IMAGE]);
+    let message = refused(served.dir(), &["access", IMAGE, "1", "optimized"]);
+    assert!(message.contains(IMAGE), "{message}");
+    let message = refused(served.dir(), &[&two[..], &["--advertise", "192.0.2.7:1"]].concat());
+    assert!(message.contains("leave out the port of --advertise"), "{message}");
+    let message = refused(served.dir(), &["serve", IMAGE, "--access", "optimized,change"]);
+    assert!(message.contains("--access names 2 accesses, and --listen 1 addresses"), "{message}");
 }
 
 #[test]

@@ -56,6 +56,13 @@ pub enum Request {
         /// What it printed.
         line: String,
     },
+    /// Sets how well hosts reach a served drive through a port.
+    Access {
+        /// The port, from 1.
+        port: u16,
+        /// `optimized`, `non-optimized`, `inaccessible` or `change`.
+        access: String,
+    },
     /// Ends the use of the image; answered when that has begun.
     Stop,
     /// How the use ends; answered when it has ended and the image can be opened again.
@@ -83,6 +90,8 @@ pub enum Response {
     Mark(serde_json::Value),
     /// To [`Request::Acknowledge`].
     Acknowledge,
+    /// To [`Request::Access`].
+    Access,
     /// To [`Request::Stop`].
     Stop,
     /// To [`Request::End`].
@@ -181,6 +190,14 @@ impl Control {
     pub fn acknowledge(&mut self, line: &str) -> Result<(), ControlError> {
         match self.ask(Request::Acknowledge { line: line.to_owned() })? {
             Response::Acknowledge => Ok(()),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    /// Sets how well hosts reach a served drive through a port, see [`Request::Access`].
+    pub fn set_access(&mut self, port: u16, access: &str) -> Result<(), ControlError> {
+        match self.ask(Request::Access { port, access: access.to_owned() })? {
+            Response::Access => Ok(()),
             other => Err(self.unexpected(other)),
         }
     }
@@ -330,6 +347,11 @@ pub trait Subject: Send + Sync + 'static {
 
     /// Ends the recording that this connection started.
     fn end_recording(&self) {}
+
+    /// Sets how well hosts reach the drive through a port, see [`Request::Access`].
+    fn set_access(&self, _port: u16, _access: &str) -> Result<(), String> {
+        Err("it is mounted, not served: only hosts of a served drive reach it through ports".to_owned())
+    }
 }
 
 /// Creates the socket and answers from now on, in its own threads.
@@ -417,6 +439,7 @@ fn answer(subject: &impl Subject, request: Request, begun: &mut Begun) -> Result
         Request::Recover => subject.recover().map(|report| Response::Recover(Box::new(report))),
         Request::End => Ok(Response::End(subject.end().wait())),
         Request::Acknowledge { line } => subject.acknowledge(&line).map(|()| Response::Acknowledge),
+        Request::Access { port, access } => subject.set_access(port, &access).map(|()| Response::Access),
         Request::Stop => subject.stop().map(|()| Response::Stop),
         Request::Cut { after_flash_operations: Some(0), .. } => {
             Err("flash operations are counted from 1".to_owned())

@@ -48,6 +48,11 @@ impl fmt::Display for Advertised {
 }
 
 impl Advertised {
+    /// Whether it has a port of its own.
+    pub fn has_port(self) -> bool {
+        self.port.is_some()
+    }
+
     /// The whole address, for a server that listens at this port.
     pub fn with_port(self, port: u16) -> SocketAddr {
         SocketAddr::new(self.ip, self.port.unwrap_or(port))

@@ -25,6 +25,8 @@ pub enum Event {
     Namespaces,
     /// Zones have changed their state without a command that does so.
     Zones,
+    /// Namespaces are reached otherwise.
+    Access,
 }
 
 /// Bits of the critical warning in the SMART log page, which also enable its events.
@@ -54,10 +56,13 @@ const _: () = assert!(
 /// As [`NAMESPACE_NOTICES`], of telemetry that the drive has kept.
 pub const TELEMETRY_NOTICES: u32 = 1 << 10;
 
-/// As [`NAMESPACE_NOTICES`], of zones that have changed.
+/// As [`NAMESPACE_NOTICES`], of how namespaces are reached, if there are several ports.
+pub const ACCESS_NOTICES: u32 = 1 << 11;
+
+/// As [`NAMESPACE_NOTICES`], of zones that have changed, if there are some.
 pub const ZONE_NOTICES: u32 = 1 << 27;
 
-/// Valid values of the feature on a drive without zones: critical warnings, including those that never occur, and the existing notices.
+/// Valid values of the feature on every drive: critical warnings, including those that never occur, and the existing notices.
 pub const CONFIGURABLE: u32 = 0xff | NAMESPACE_NOTICES | TELEMETRY_NOTICES;
 
 impl Event {
@@ -66,6 +71,7 @@ impl Event {
         Event::SpareLow,
         Event::Sanitized,
         Event::Reservation,
+        Event::Access,
         Event::Namespaces,
         Event::Telemetry,
         Event::Zones,
@@ -78,6 +84,7 @@ impl Event {
             Event::Namespaces => id::CHANGED_NAMESPACES,
             Event::Sanitized => id::SANITIZE,
             Event::Telemetry => id::TELEMETRY_CONTROLLER,
+            Event::Access => id::ACCESS,
             Event::Reservation => id::RESERVATIONS,
             Event::Zones => id::CHANGED_ZONES,
         }
@@ -92,6 +99,7 @@ impl Event {
             Event::Namespaces => NAMESPACE_NOTICES,
             Event::Telemetry => TELEMETRY_NOTICES,
             Event::Zones => ZONE_NOTICES,
+            Event::Access => ACCESS_NOTICES,
         }
     }
 
@@ -103,6 +111,7 @@ impl Event {
             Event::Namespaces => (2, 0),
             Event::Telemetry => (2, 2),
             Event::Zones => (2, 0xef),
+            Event::Access => (2, 3),
             // specific to a command set
             Event::Reservation => (6, 0),
             Event::Sanitized => (6, 1),
@@ -185,6 +194,11 @@ impl Events {
         self.add(Event::Reservation);
     }
 
+    /// Namespaces are reached otherwise.
+    pub fn change_access(&mut self) {
+        self.add(Event::Access);
+    }
+
     /// The drive has kept telemetry.
     pub fn keep_telemetry(&mut self) {
         self.add(Event::Telemetry);
@@ -247,7 +261,7 @@ impl Events {
 mod tests {
     use super::*;
 
-    const ALL: u32 = CONFIGURABLE;
+    const ALL: u32 = CONFIGURABLE | ACCESS_NOTICES;
 
     #[test]
     fn an_event_is_told_once_and_the_next_of_its_type_when_the_log_was_read() {
@@ -294,6 +308,7 @@ mod tests {
         assert_eq!(Event::Namespaces.result(), 0x04_0002);
         assert_eq!(Event::Sanitized.result(), 0x81_0106);
         assert_eq!(Event::Telemetry.result(), 0x08_0202);
+        assert_eq!(Event::Access.result(), 0x0c_0302);
         assert_eq!(Event::Reservation.result(), 0x80_0006);
         assert_eq!(Event::Zones.result(), 0xbf_ef02);
     }

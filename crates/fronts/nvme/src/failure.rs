@@ -155,6 +155,10 @@ codes! {
     COMPARE = 0x285,
     /// Blocks that were never written, or were deallocated, where a host asked to be told.
     DEALLOCATED = 0x287,
+    /// The namespaces cannot be reached through this port (Asymmetric Access Inaccessible).
+    ACCESS_INACCESSIBLE = 0x302,
+    /// How they can be reached is about to change (Asymmetric Access Transition).
+    ACCESS_TRANSITION = 0x303,
     /// Vendor-specific: a share of an unmapped unit.
     UNMAPPED = 0x1c0,
     /// Vendor-specific: more than the drive can do in one step.

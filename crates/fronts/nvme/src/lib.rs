@@ -32,6 +32,7 @@ pub mod limits;
 pub mod mailbox;
 pub mod namespaces;
 pub mod outbox;
+pub mod ports;
 pub mod programs;
 pub mod qualified_name;
 mod recording;

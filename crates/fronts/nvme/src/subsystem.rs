@@ -16,11 +16,12 @@ use crate::authentication::Hosts;
 use crate::budget::SharedBudget;
 use crate::controller::{Controller, ControllerKind, Peer};
 use crate::errors::ErrorLog;
-use crate::events::{critical_warning, warning};
+use crate::events::{ACCESS_NOTICES, ZONE_NOTICES, critical_warning, warning};
 use crate::history::History;
 use crate::history::events::Happened;
 use crate::mailbox::Mailbox;
 use crate::namespaces::{Namespaces, Pending, Table, TableError};
+use crate::ports::{NoPort, PortAccess, Ports};
 use crate::programs::Programs;
 
 /// Maximum number of controllers.
@@ -60,6 +61,8 @@ pub struct Subsystem {
     pub programs: Option<Arc<dyn Programs>>,
     /// Takes what hosts do to blocks, if that is recorded.
     pub tape: Option<Arc<BlockTape>>,
+    /// Where it listens.
+    pub ports: Ports,
     /// Commands that failed.
     pub errors: ErrorLog,
     /// Whether I/O commands are answered without reaching a drive, to measure everything but the drive.
@@ -95,6 +98,13 @@ struct Controllers {
 }
 
 impl Subsystem {
+    /// Notices that only some drives give: of their ports, of their zones.
+    pub fn notices(&self) -> u32 {
+        let of_ports = if self.ports.are_several() { ACCESS_NOTICES } else { 0 };
+        let of_zones = if self.namespaces.have_zones() { ZONE_NOTICES } else { 0 };
+        of_ports | of_zones
+    }
+
     /// A subsystem of the drive that a queue leads to, for any host.
     pub fn new(settings: Settings, queue: Queue) -> Result<Subsystem, TableError> {
         let namespaces = Namespaces::load(queue.drive(), settings.block_bytes)?;
@@ -108,6 +118,7 @@ impl Subsystem {
             namespaces,
             programs: None,
             tape: None,
+            ports: Ports::default(),
             errors: ErrorLog::default(),
             is_without_drive: false,
             counts: Counts::default(),
@@ -190,13 +201,14 @@ impl Subsystem {
         self.made.elapsed().as_secs()
     }
 
-    /// A controller for a host. `None` if there are too many.
+    /// A controller for a host that has come through a port. `None` if there are too many.
     pub fn connect(
         &self,
         kind: ControllerKind,
         host: Peer,
         keep_alive_ms: u32,
         admin: Arc<Mailbox>,
+        port: u16,
     ) -> Option<Arc<Controller>> {
         let warnings = critical_warning(&self.queue.drive().lock());
         self.namespaces.with_table(|table| {
@@ -206,14 +218,24 @@ impl Subsystem {
             }
             let id = controllers.free_id();
             let has_command_sets = self.namespaces.have_other_sets();
-            let controller =
+            let mut controller =
                 Controller::new(id, kind, host, keep_alive_ms, admin, warnings, has_command_sets);
+            controller.port = port;
             controllers.attach_known(&controller, table);
             let controller = Arc::new(controller);
             let other = controllers.by_id.insert(id, Arc::clone(&controller));
             assert!(other.is_none(), "controller {id} is in use, and a host got the same number");
             Some(controller)
         })
+    }
+
+    /// Sets how well hosts reach the namespaces through a port, and tells those that have come through it.
+    pub fn set_access(&self, port: u16, access: PortAccess) -> Result<(), NoPort> {
+        if self.ports.set(port, access)? {
+            let concerned = self.io_controllers().into_iter().filter(|controller| controller.port == port);
+            concerned.for_each(|controller| controller.tell_access());
+        }
+        Ok(())
     }
 
     /// The controllers of hosts with namespaces, in the order of their numbers.

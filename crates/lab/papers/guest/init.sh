@@ -7,10 +7,11 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 mount -t tmpfs run /run
+. /parameters
 while read -r module; do
     options=""
-    # requests of a drive that is gone are to fail, not to wait for another path to it
-    [ "$module" = nvme-core.ko ] && options="multipath=N"
+    # requests of a drive that is gone are to fail, not to wait for another path to it, unless there is one
+    [ "$module" = nvme-core.ko ] && options="multipath=${MULTIPATH:-N}"
     insmod "/modules/$module" $options 2>/dev/null
 done < /modules/order
 ifconfig lo up
@@ -23,7 +24,6 @@ dmesg -n 1
 stty -echo
 # the firmware leaves a line with control characters and without an end: what came next would not be heard
 echo
-. /parameters
 for script in $SCRIPTS; do
     sh "/scripts/$script.sh"
 done

@@ -61,5 +61,6 @@ pub use tenants::records::{Footprint, KeyValueError, KvRecord, NAMESPACES, Names
 pub use tenants::units::ShareRefusal;
 pub use types::{FileEntry, FileId, Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
 pub use zones::{
-    ZONED_NAMESPACE, ZoneAction, ZoneCondition, ZoneCosts, ZoneId, ZoneRefusal, ZoneState, ZoneUnit, ZonesConfig,
+    ZONED_NAMESPACE, ZoneAction, ZoneCondition, ZoneCosts, ZoneId, ZoneRefusal, ZoneState, ZoneUnit,
+    ZonesConfig,
 };

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::namespaces::wait;
 use super::placement;
 use crate::controller::{Controller, ControllerKind, QueueRefusal};
-use crate::events::{CONFIGURABLE, ZONE_NOTICES};
+use crate::events::CONFIGURABLE;
 use crate::failure::Failure;
 use crate::history::events::Happened;
 use crate::io::Transfer;
@@ -298,7 +298,7 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
 
 /// Valid values of the feature of events.
 fn configurable(subsystem: &Subsystem) -> u32 {
-    if subsystem.namespaces.have_zones() { CONFIGURABLE | ZONE_NOTICES } else { CONFIGURABLE }
+    CONFIGURABLE | subsystem.notices()
 }
 
 /// The namespaces with blocks for which a feature is set.

@@ -8,7 +8,7 @@ use super::{sanitize, zones};
 use crate::blocks::BlockSpace;
 use crate::controller::{ControllerKind, QUEUE_ENTRIES, VERSION};
 use crate::errors::ERROR_ENTRIES;
-use crate::events::{NAMESPACE_NOTICES, TELEMETRY_NOTICES, ZONE_NOTICES};
+use crate::events::{NAMESPACE_NOTICES, TELEMETRY_NOTICES};
 use crate::failure::Failure;
 use crate::history::events::LOG_SIZE;
 use crate::history::self_test::EXTENDED_MINUTES;
@@ -16,6 +16,7 @@ use crate::identity::uuid_of_namespace;
 use crate::io::{COPY_BLOCKS_BYTES, COPY_RANGES, TRANSFER_BYTES, TRANSFER_LIMIT_LOG2};
 use crate::limits::{ABORTS, EVENT_REQUESTS};
 use crate::namespaces::{ALL_NAMESPACES, Entry, FORMATS, Namespaces, ZONES_NAMESPACE, ZoneSpace};
+use crate::ports::{GROUP, PortAccess, TRANSITION_SECONDS};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::fabrics::DISCOVERY_NQN;
@@ -229,9 +230,11 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.subsystem_name = text(&subsystem.settings.name, 0);
     // several controllers
     told.sharing = 1 << 1;
-    // changes of namespaces' attributes are reported, that the drive has kept telemetry, and changes of zones
-    let zone_notices = if subsystem.namespaces.have_zones() { ZONE_NOTICES } else { 0 };
-    told.events = (NAMESPACE_NOTICES | TELEMETRY_NOTICES | zone_notices).into();
+    if subsystem.ports.are_several() {
+        tell_of_ports(told);
+    }
+    // changes of namespaces' attributes are reported, and that the drive has kept telemetry
+    told.events = (NAMESPACE_NOTICES | TELEMETRY_NOTICES | subsystem.notices()).into();
     // the log of commands and their effects is supported
     told.log_attributes |= 1 << 1;
     // one slot, read-only
@@ -263,6 +266,23 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.command_capsule = ((64 + ADMIN_CAPSULE_BYTES as u32) / 16).into();
     told.response_capsule = 1.into();
     told.sgl_descriptors = 1;
+}
+
+/// What a subsystem with several ports tells of them.
+fn tell_of_ports(told: &mut Controller) {
+    // several ports, and the access to namespaces is told
+    told.sharing |= 1 | 1 << 3;
+    told.transition_seconds = TRANSITION_SECONDS;
+    let possible = PortAccess::ALL.iter().fold(0, |all, access| all | 1 << (*access as u8 - 1).min(4));
+    // namespaces stay in their group
+    told.access = possible | 1 << 6;
+    told.highest_access_group = GROUP.into();
+    told.access_groups = 1.into();
+}
+
+/// The group of all namespaces, if hosts are told of groups.
+fn access_group(subsystem: &Subsystem) -> u32 {
+    if subsystem.ports.are_several() { GROUP } else { 0 }
 }
 
 /// Capacity, and what all namespaces have in common.
@@ -319,6 +339,7 @@ fn any_block_namespace(device: &Device, space: &BlockSpace) -> Namespace {
 fn block_namespace(subsystem: &Subsystem, entry: &Entry) -> Namespace {
     let (space, identity) = (entry.space(), entry.identity());
     let mut told = any_block_namespace(&subsystem.queue.drive().lock(), &space);
+    told.access_group = access_group(subsystem).into();
     told.size = space.blocks.into();
     told.capacity = space.blocks.into();
     told.used = space.blocks.into();
@@ -348,6 +369,7 @@ fn written_best(device: &Device, space: &BlockSpace) -> (u16, u16) {
 fn common_namespace(subsystem: &Subsystem, is_shared: bool, has_blocks: bool) -> CommonNamespace {
     let device = subsystem.queue.drive().lock();
     let mut told: CommonNamespace = empty();
+    told.access_group = access_group(subsystem).into();
     told.sharing = is_shared.into();
     told.reservations = if has_blocks { RESERVATIONS } else { 0 };
     told.attributes = is_write_protected(&device).into();
@@ -379,6 +401,7 @@ fn key_value_namespace(subsystem: &Subsystem, namespace: u32) -> KeyValueNamespa
     let device = subsystem.queue.drive().lock();
     let limits = device.limits();
     let mut told: KeyValueNamespace = empty();
+    told.access_group = access_group(subsystem).into();
     told.size = (limits.capacity_units * UNIT_BYTES as u64).into();
     told.sharing = 1;
     told.attributes = is_write_protected(&device).into();

@@ -16,6 +16,7 @@ use crate::events::critical_warning;
 use crate::failure::Failure;
 use crate::io::TRANSFER_BYTES;
 use crate::namespaces::{ALL_NAMESPACES, Table};
+use crate::ports::{GROUP, Port, PortAccess};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::identify::{command_set, empty};
@@ -137,9 +138,7 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
     if context.controller.kind == ControllerKind::Discovery {
         return match page {
             id::SUPPORTED => Ok(supported(&[id::SUPPORTED, id::DISCOVERY])),
-            id::DISCOVERY => {
-                Ok(discovery(subsystem, context.address.map(|address| told_of(subsystem, address))))
-            }
+            id::DISCOVERY => Ok(discovery(context)),
             _ => Err(Failure::INVALID_LOG_PAGE),
         };
     }
@@ -164,6 +163,8 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
         id::TELEMETRY_CONTROLLER => Ok(history.telemetry.kept()),
         id::PERSISTENT_EVENTS => history.events.read(subsystem, context.controller.id, specific(command) & 3),
         id::FEATURES => Ok(feature_effects(subsystem)),
+        // bit 0 of what is specific to the log page: without the namespaces
+        id::ACCESS if subsystem.ports.are_several() => Ok(access(context, specific(command) & 1 == 1)),
         id::ENDURANCE_GROUP => placement::check_group(command).map(|()| endurance_group(subsystem)),
         page if placement::PAGES.contains(&page) => placement::page(context, command),
         id::CHANGED_ZONES if subsystem.namespaces.have_zones() => zones::changed_zones(context, command),
@@ -176,8 +177,25 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
 /// The log pages of controllers with namespaces.
 fn pages(subsystem: &Subsystem) -> Vec<u8> {
     let of_handles: &[u8] = if subsystem.placement.is_some() { &placement::PAGES } else { &[] };
+    let of_ports: &[u8] = if subsystem.ports.are_several() { &[id::ACCESS] } else { &[] };
     let of_zones: &[u8] = if subsystem.namespaces.have_zones() { &[id::CHANGED_ZONES] } else { &[] };
-    PAGES.iter().chain(of_handles).chain(of_zones).copied().collect()
+    PAGES.iter().chain(of_ports).chain(of_handles).chain(of_zones).copied().collect()
+}
+
+/// How the controller's namespaces are reached through its port. All are one group.
+fn access(context: &Context<'_>, is_without_namespaces: bool) -> Vec<u8> {
+    let port = context.subsystem.ports.port(context.controller.port);
+    let (access, changes) = port.map_or((PortAccess::Optimized, 0), |port| (port.access, port.changes));
+    let numbers = if is_without_namespaces { Vec::new() } else { context.view.numbers() };
+    let mut header: page::Accesses = empty();
+    (header.changes, header.groups) = (changes.into(), 1.into());
+    let mut group: page::GroupAccess = empty();
+    group.group = GROUP.into();
+    group.namespaces = (numbers.len() as u32).into();
+    group.changes = changes.into();
+    group.access = access as u8;
+    let numbers: Vec<u8> = numbers.into_iter().flat_map(u32::to_le_bytes).collect();
+    [header.as_bytes(), group.as_bytes(), &numbers].concat()
 }
 
 /// What a command asks of this page alone (`LSP`).
@@ -357,39 +375,48 @@ fn feature_effects(subsystem: &Subsystem) -> Vec<u8> {
     log
 }
 
-/// The address that a host is told which has come through this one. An IPv4 address of a socket for IPv6 is told as such.
-fn told_of(subsystem: &Subsystem, address: SocketAddr) -> SocketAddr {
-    let advertised = subsystem.settings.advertised.map(|advertised| advertised.with_port(address.port()));
-    advertised.unwrap_or_else(|| SocketAddr::new(address.ip().to_canonical(), address.port()))
+/// The address at which a host that has come through `reached` reaches a port. One that stands for all of this machine's addresses has
+/// that of the host's own port; an IPv4 address of a socket for IPv6 is told as such.
+fn told_of(subsystem: &Subsystem, port: &Port, reached: SocketAddr) -> SocketAddr {
+    let number = port.address.port();
+    let advertised = subsystem.settings.advertised.map(|advertised| advertised.with_port(number));
+    let ip = if port.address.ip().is_unspecified() { reached.ip() } else { port.address.ip() };
+    advertised.unwrap_or_else(|| SocketAddr::new(ip.to_canonical(), number))
 }
 
-/// The only subsystem, at an address.
-fn discovery(subsystem: &Subsystem, address: Option<SocketAddr>) -> Vec<u8> {
+/// The only subsystem, at each of its ports.
+fn discovery(context: &Context<'_>) -> Vec<u8> {
+    let subsystem = context.subsystem;
+    let entries = context.address.map(|reached| {
+        let ports = subsystem.ports.all();
+        ports
+            .iter()
+            .map(|port| discovery_entry(subsystem, port.port, told_of(subsystem, port, reached)))
+            .collect()
+    });
+    let entries: Vec<DiscoveryEntry> = entries.unwrap_or_default();
     let mut header: DiscoveryHeader = empty();
     header.generation = 1.into();
-    header.entries = u64::from(address.is_some()).into();
-    let mut log = header.as_bytes().to_vec();
-    let entries = header.entries.get() as usize;
-    if let Some(address) = address {
-        let mut entry: DiscoveryEntry = empty();
-        entry.transport = 3;
-        entry.family = if address.is_ipv4() { 1 } else { 2 };
-        entry.kind = 2;
-        entry.requirements = requirement::NO_FLOW_CONTROL;
-        if let Some(tls) = subsystem.hosts.tls() {
-            entry.requirements |=
-                if tls.is_required() { requirement::SECURE } else { requirement::SECURE_IF_WANTED };
-            entry.transport_specific[0] = security::TLS_1_3;
-        }
-        entry.port = 1.into();
-        entry.controller = 0xffff.into();
-        entry.admin_entries = QUEUE_ENTRIES.into();
-        entry.service = text(&address.port().to_string(), b' ');
-        entry.address = text(&address.ip().to_string(), b' ');
-        entry.subsystem_name = text(&subsystem.settings.name, 0);
-        log.extend(entry.as_bytes());
+    header.entries = (entries.len() as u64).into();
+    [header.as_bytes(), entries.as_bytes()].concat()
+}
+
+fn discovery_entry(subsystem: &Subsystem, port: u16, address: SocketAddr) -> DiscoveryEntry {
+    let mut entry: DiscoveryEntry = empty();
+    entry.transport = 3;
+    entry.family = if address.is_ipv4() { 1 } else { 2 };
+    entry.kind = 2;
+    entry.requirements = requirement::NO_FLOW_CONTROL;
+    if let Some(tls) = subsystem.hosts.tls() {
+        entry.requirements |=
+            if tls.is_required() { requirement::SECURE } else { requirement::SECURE_IF_WANTED };
+        entry.transport_specific[0] = security::TLS_1_3;
     }
-    let bytes = size_of::<DiscoveryHeader>() + entries * size_of::<DiscoveryEntry>();
-    assert_eq!(log.len(), bytes, "a discovery log of {entries} entries has another length");
-    log
+    entry.port = port.into();
+    entry.controller = 0xffff.into();
+    entry.admin_entries = QUEUE_ENTRIES.into();
+    entry.service = text(&address.port().to_string(), b' ');
+    entry.address = text(&address.ip().to_string(), b' ');
+    entry.subsystem_name = text(&subsystem.settings.name, 0);
+    entry
 }

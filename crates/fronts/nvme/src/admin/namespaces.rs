@@ -176,6 +176,7 @@ pub fn format(context: &Context<'_>, command: &Submission) -> Result<Answer, Fai
         false => entry.pending,
     };
     // what is refused has not begun
+    subsystem.ports.check(context.controller.port)?;
     namespaces.sanitize().check()?;
     namespaces.check_reserved(&context.controller.host.id, number)?;
     let (events, controller) = (&subsystem.history.events, Some(context.controller.id));

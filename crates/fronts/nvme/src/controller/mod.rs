@@ -41,6 +41,8 @@ pub struct Controller {
     pub kind: ControllerKind,
     /// The host that connected.
     pub host: Peer,
+    /// The number of the port through which it has come.
+    pub port: u16,
     state: Mutex<State>,
     /// A bit for each block namespace that is attached, by slot of their table. It changes only while that does not.
     attached: AtomicU32,
@@ -117,7 +119,7 @@ impl Controller {
         };
         let (heard_ms, made) = (AtomicU64::new(0), Instant::now());
         let attached = AtomicU32::new(0);
-        Controller { id, kind, host, state: Mutex::new(state), attached, heard_ms, made }
+        Controller { id, kind, host, port: 1, state: Mutex::new(state), attached, heard_ms, made }
     }
 
     /// The block namespaces that are attached to it, a bit for each slot of their table.
@@ -234,6 +236,15 @@ impl Controller {
     pub fn tell_sanitized(&self) {
         let mut state = self.state.lock();
         state.events.end_sanitize();
+        if let Some(admin) = state.connections.get(&0) {
+            admin.post(Message::Event);
+        }
+    }
+
+    /// The namespaces are reached otherwise through its port: the host is notified if it asked for that.
+    pub fn tell_access(&self) {
+        let mut state = self.state.lock();
+        state.events.change_access();
         if let Some(admin) = state.connections.get(&0) {
             admin.post(Message::Event);
         }

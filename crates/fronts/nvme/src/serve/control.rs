@@ -13,6 +13,7 @@ use tantalum_record::blocks::BlockEvent;
 use super::error::ServeError;
 use super::report::{BlockNamespace, Report, ServedReport};
 use super::stopper::Stopper;
+use crate::ports::AccessError;
 use crate::server::Server;
 
 /// How often power has failed, and the seed of what the next failure leaves.
@@ -85,6 +86,7 @@ impl Subject for ControlContext {
         drop(device);
         let served = ServedReport {
             address: self.server.address(),
+            ports: subsystem.ports.all(),
             name: subsystem.settings.name.clone(),
             block_namespaces: BlockNamespace::all(&table),
             flash_units,
@@ -131,6 +133,11 @@ impl Subject for ControlContext {
             }
         }
         Ok(device.has_power())
+    }
+
+    fn set_access(&self, port: u16, access: &str) -> Result<(), String> {
+        let access = access.parse().map_err(|error: AccessError| error.to_string())?;
+        self.server.subsystem().set_access(port, access).map_err(|error| error.to_string())
     }
 
     fn acknowledge(&self, line: &str) -> Result<(), String> {

@@ -8,6 +8,7 @@ use tantalum::{DeviceError, Status};
 use tantalum_control::socket_path;
 
 use crate::namespaces::TableError;
+use crate::ports::MOST_PORTS;
 use crate::qualified_name::not_qualified;
 
 /// Why an image could not be served, or could not be closed.
@@ -23,6 +24,18 @@ pub enum ServeError {
         address: SocketAddr,
         /// The host.
         host: String,
+    },
+    /// Too many addresses, or none.
+    #[error("the drive cannot be served at {ports} addresses: at least one, and at most {MOST_PORTS}")]
+    Ports {
+        /// How many.
+        ports: usize,
+    },
+    /// One advertised port for several addresses.
+    #[error("hosts cannot reach {ports} addresses at one advertised port: leave out the port of --advertise")]
+    AdvertisedPort {
+        /// How many addresses there are.
+        ports: usize,
     },
     /// Hosts have keys for TLS, and this program has none.
     #[error("this build has no TLS: build with `cargo install --path crates/cli --features tls`")]

@@ -24,6 +24,7 @@ use crate::addresses::{Advertised, reachable};
 use crate::authentication::Hosts;
 use crate::identity::{identity_of, name_of, text_of_uuid, uuid_of_namespace};
 use crate::namespaces::TableError;
+use crate::ports::{MOST_PORTS, PortAccess};
 use crate::programs::Programs;
 use crate::qualified_name::is_qualified_name;
 use crate::server::Server;
@@ -42,8 +43,8 @@ pub use stopper::Stopper;
 pub struct Options {
     /// The image of the drive.
     pub image: PathBuf,
-    /// The address to listen on.
-    pub listen: SocketAddr,
+    /// The addresses to listen on: the ports of the subsystem, with the access to namespaces that hosts have through each.
+    pub listen: Vec<(SocketAddr, PortAccess)>,
     /// The address that hosts are told instead.
     pub advertise: Option<Advertised>,
     /// Whether hosts see the drive's latencies.
@@ -97,10 +98,16 @@ pub struct Served {
 impl Options {
     /// Checks whether an image can be served with these options, before it is opened.
     pub fn check(&self) -> Result<(), ServeError> {
-        if !self.listen.ip().is_loopback()
-            && let Some(host) = self.hosts.first_without_proof()
-        {
-            return Err(ServeError::NotLoopback { address: self.listen, host: host.to_owned() });
+        let reachable = self.listen.iter().find(|(address, _)| !address.ip().is_loopback());
+        if let (Some((address, _)), Some(host)) = (reachable, self.hosts.first_without_proof()) {
+            return Err(ServeError::NotLoopback { address: *address, host: host.to_owned() });
+        }
+        let ports = self.listen.len();
+        if !(1..=MOST_PORTS).contains(&ports) {
+            return Err(ServeError::Ports { ports });
+        }
+        if ports > 1 && self.advertise.is_some_and(Advertised::has_port) {
+            return Err(ServeError::AdvertisedPort { ports });
         }
         if self.hosts.tls().is_some() && !cfg!(feature = "tls") {
             return Err(ServeError::WithoutTls);
@@ -130,18 +137,23 @@ impl Served {
         }
     }
 
-    /// The address it listens on.
+    /// The address it listens on; the first one if there are several.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
+    /// All addresses it listens on, by port.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.server.addresses()
+    }
+
     /// The addresses at which hosts reach it.
     pub fn reachable(&self) -> Vec<SocketAddr> {
-        let address = self.address();
-        match self.settings().advertised {
+        let of = |address: &SocketAddr| match self.settings().advertised {
             Some(advertised) => vec![advertised.with_port(address.port())],
-            None => reachable(address),
-        }
+            None => reachable(*address),
+        };
+        self.server.addresses().iter().flat_map(of).collect()
     }
 
     /// The subsystem's name.
@@ -263,8 +275,8 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
     let mut subsystem = subsystem.for_hosts(options.hosts.clone());
     subsystem.programs = options.programs.clone();
     subsystem.tape = options.tape.clone();
-    let server = Server::start(Arc::new(subsystem), options.listen);
-    let server = server.map_err(|error| ServeError::Listen { address: options.listen, error })?;
+    let server = Server::start_at(Arc::new(subsystem), &options.listen);
+    let server = server.map_err(|(address, error)| ServeError::Listen { address, error })?;
     let server = Arc::new(server);
     let (sender, events) = mpsc::channel();
     let losses = sender.clone();
@@ -326,7 +338,7 @@ mod tests {
     fn options(image: &Path, listen: &str, hosts: Hosts) -> Options {
         Options {
             image: image.to_owned(),
-            listen: listen.parse().unwrap(),
+            listen: vec![(listen.parse().unwrap(), PortAccess::Optimized)],
             advertise: None,
             pacing: Pacing::None,
             block_bytes: 4096,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tantalum_control::DriveReport;
 
 use crate::namespaces::{Entry, Table};
+use crate::ports::Port;
 
 /// Statistics of a served image: the answer to `tantalum stat`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,8 +56,11 @@ impl BlockNamespace {
 /// Statistics of a server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServedReport {
-    /// The address it listens on.
+    /// The address it listens on; the first one if there are several.
     pub address: SocketAddr,
+    /// All of its ports.
+    #[serde(default)]
+    pub ports: Vec<Port>,
     /// The subsystem's name.
     pub name: String,
     /// Its block namespaces.

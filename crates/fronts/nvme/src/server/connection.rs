@@ -67,16 +67,16 @@ enum Heard {
 }
 
 impl<'a> Connection<'a> {
-    /// The connection behind a socket. Whoever posts to the mailbox wakes it through `woken`.
+    /// The connection behind a socket, through a port. Whoever posts to the mailbox wakes it through `woken`.
     pub fn new(
         subsystem: &Arc<Subsystem>,
         awake: &'a Awake,
-        stream: Stream<'a>,
+        (stream, port): (Stream<'a>, u16),
         woken: UnixStream,
         mailbox: Arc<Mailbox>,
     ) -> Connection<'a> {
         let address = stream.socket().local_addr().ok();
-        let session = Session::new(Arc::clone(subsystem), Arc::clone(&mailbox), address);
+        let session = Session::new(Arc::clone(subsystem), Arc::clone(&mailbox), address).through(port);
         Connection { awake, stream, woken, mailbox, session, buffer: vec![0; BUFFER_BYTES], unread: 0..0 }
     }
 

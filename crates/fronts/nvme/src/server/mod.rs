@@ -18,6 +18,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 
 use crate::mailbox::Mailbox;
+use crate::ports::PortAccess;
 use crate::subsystem::Subsystem;
 use connection::{Awake, Connection};
 use connections::Connections;
@@ -30,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Accepts connections to a subsystem until it is ended or dropped.
 pub struct Server {
     shared: Arc<Shared>,
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     /// None once it has ended.
     accepting: Mutex<Option<Accepting>>,
 }
@@ -53,9 +54,33 @@ struct Shared {
 impl Server {
     /// Accepts connections at an address from now on.
     pub fn start(subsystem: Arc<Subsystem>, listen: SocketAddr) -> io::Result<Server> {
-        let listener = TcpListener::bind(listen)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
+        Server::start_at(subsystem, &[(listen, PortAccess::Optimized)]).map_err(|(_, error)| error)
+    }
+
+    /// Accepts connections at several addresses from now on: the subsystem's ports, in this order, each with the access to namespaces
+    /// that hosts have through it.
+    ///
+    /// # Errors
+    /// With the address at fault.
+    pub fn start_at(
+        subsystem: Arc<Subsystem>,
+        listen: &[(SocketAddr, PortAccess)],
+    ) -> Result<Server, (SocketAddr, io::Error)> {
+        let listeners =
+            listen.iter().map(|(address, _)| listener(*address).map_err(|error| (*address, error)));
+        let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+        let addresses: Vec<SocketAddr> = listeners.iter().map(|(_, address)| *address).collect();
+        let accesses = listen.iter().map(|(_, access)| *access);
+        subsystem.ports.open(&addresses.iter().copied().zip(accesses).collect::<Vec<_>>());
+        let listeners = listeners.into_iter().map(|(listener, _)| listener).collect();
+        Server::start_with(subsystem, listeners, addresses.clone()).map_err(|error| (addresses[0], error))
+    }
+
+    fn start_with(
+        subsystem: Arc<Subsystem>,
+        listeners: Vec<TcpListener>,
+        addresses: Vec<SocketAddr>,
+    ) -> io::Result<Server> {
         let (stop, stopped) = UnixStream::pair()?;
         subsystem.history.tests.resume(&subsystem);
         let (connections, awake) = (Connections::default(), Awake::default());
@@ -64,13 +89,18 @@ impl Server {
         let accepting = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("nvme-accept".to_owned())
-            .spawn(move || accept(&accepting, &listener, &stopped))?;
-        Ok(Server { shared, address, accepting: Mutex::new(Some(Accepting { stop, thread })) })
+            .spawn(move || accept(&accepting, &listeners, &stopped))?;
+        Ok(Server { shared, addresses, accepting: Mutex::new(Some(Accepting { stop, thread })) })
     }
 
-    /// Where it listens.
+    /// Where it listens; the first address if there are several.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses[0]
+    }
+
+    /// All addresses at which it listens, by port.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// The subsystem.
@@ -122,34 +152,43 @@ impl Drop for Server {
     }
 }
 
-fn accept(shared: &Arc<Shared>, listener: &TcpListener, stopped: &UnixStream) {
+/// A socket that listens, and where it does.
+fn listener(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+fn accept(shared: &Arc<Shared>, listeners: &[TcpListener], stopped: &UnixStream) {
     let mut looked = Instant::now();
     loop {
         if looked.elapsed() >= LOOK {
             shared.subsystem.look();
             looked = Instant::now();
         }
-        let mut waits = [
-            PollFd::new(listener.as_fd(), PollFlags::POLLIN),
-            PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
-        ];
+        let sockets = listeners.iter().map(AsFd::as_fd).chain([stopped.as_fd()]);
+        let mut waits: Vec<PollFd<'_>> =
+            sockets.map(|socket| PollFd::new(socket, PollFlags::POLLIN)).collect();
         let until_look = LOOK.saturating_sub(looked.elapsed()) + Duration::from_millis(1);
         let _ = poll(&mut waits, PollTimeout::try_from(until_look).unwrap_or(PollTimeout::MAX));
-        if waits[1].any().unwrap_or(false) {
+        if waits[listeners.len()].any().unwrap_or(false) {
             return;
         }
-        match listener.accept() {
-            Ok((stream, _)) => shared.take(stream),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            // no file descriptor is left until a connection ends
-            Err(_) => thread::sleep(Duration::from_millis(10)),
+        for (port, listener) in (1..).zip(listeners) {
+            match listener.accept() {
+                Ok((stream, _)) => shared.take(stream, port),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // no file descriptor is left until a connection ends
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
         }
     }
 }
 
 impl Shared {
-    /// Gives a connection a thread, or closes it if there is none.
-    fn take(self: &Arc<Self>, stream: TcpStream) {
+    /// Gives a connection through a port a thread, or closes it if there is none.
+    fn take(self: &Arc<Self>, stream: TcpStream, port: u16) {
         let Ok((waker, woken)) = UnixStream::pair() else { return };
         let is_ready =
             [waker.set_nonblocking(true), woken.set_nonblocking(true), stream.set_nonblocking(true)];
@@ -163,7 +202,7 @@ impl Shared {
         let shared = Arc::clone(self);
         let work = move || {
             let stream = shared.openings.stream(stream);
-            Connection::new(&shared.subsystem, &shared.awake, stream, woken, mailbox).run();
+            Connection::new(&shared.subsystem, &shared.awake, (stream, port), woken, mailbox).run();
             shared.connections.remove(number);
         };
         if thread::Builder::new().name("nvme".to_owned()).stack_size(256 << 10).spawn(work).is_err() {

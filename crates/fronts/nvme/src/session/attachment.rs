@@ -29,6 +29,8 @@ pub struct Attachment {
     mailbox: Arc<Mailbox>,
     /// The address that the host reached.
     address: Option<SocketAddr>,
+    /// The port through which the host has come.
+    port: u16,
     /// Between whom it is secured, if it has TLS.
     secured: Option<Secured>,
     began: Instant,
@@ -41,7 +43,24 @@ impl Attachment {
     /// A connection to a subsystem, through `address`, which other threads reach through the mailbox.
     pub fn new(subsystem: Arc<Subsystem>, mailbox: Arc<Mailbox>, address: Option<SocketAddr>) -> Attachment {
         let (began, view) = (Instant::now(), View::empty());
-        Attachment { subsystem, mailbox, address, secured: None, began, queue: None, view }
+        Attachment { subsystem, mailbox, address, port: 1, secured: None, began, queue: None, view }
+    }
+
+    /// The host has come through the port with this number.
+    pub fn through(&mut self, port: u16) {
+        self.port = port;
+    }
+
+    /// The port through which the host has come.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Refuses an I/O command of a namespace, or of all, if none reaches it now.
+    #[inline]
+    pub fn check_io(&self, number: u32) -> Result<(), Failure> {
+        self.subsystem.ports.check(self.port)?;
+        self.view.check(number)
     }
 
     /// The connection has TLS, with a key that only these have.
@@ -136,7 +155,7 @@ impl Attachment {
             FabricsCommand::Connect(fields) => {
                 assert!(self.queue.is_none(), "a connection that is a queue connects again");
                 let (queue, answer) =
-                    connect(&self.subsystem, &self.mailbox, self.secured.as_ref(), &fields, data)?;
+                    connect(&self.subsystem, self.port, &self.mailbox, self.secured.as_ref(), &fields, data)?;
                 self.queue = Some(queue);
                 Ok(answer)
             }

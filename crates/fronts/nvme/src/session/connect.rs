@@ -47,6 +47,7 @@ fn host_of(data: &ConnectData) -> Result<Peer, Failure> {
 /// whether the host must authenticate.
 pub fn connect(
     subsystem: &Subsystem,
+    port: u16,
     mailbox: &Arc<Mailbox>,
     secured: Option<&Secured>,
     fields: &Connect,
@@ -75,8 +76,8 @@ pub fn connect(
     let exchange = admit(subsystem, kind, &host.name)?;
     let mailbox = Arc::clone(mailbox);
     let controller = match queue {
-        0 => connect_admin(subsystem, mailbox, kind, fields, data, host)?,
-        queue => connect_io(subsystem, mailbox, kind, queue, data, &host)?,
+        0 => connect_admin(subsystem, (mailbox, port), kind, fields, data, host)?,
+        queue => connect_io(subsystem, (mailbox, port), kind, queue, data, &host)?,
     };
     let id = controller.id;
     let has_flow_control = fields.attributes & 1 << 2 == 0;
@@ -100,7 +101,7 @@ fn admit(subsystem: &Subsystem, kind: ControllerKind, host: &str) -> Result<Opti
 
 fn connect_admin(
     subsystem: &Subsystem,
-    mailbox: Arc<Mailbox>,
+    (mailbox, port): (Arc<Mailbox>, u16),
     kind: ControllerKind,
     fields: &Connect,
     data: &ConnectData,
@@ -110,20 +111,21 @@ fn connect_admin(
     if data.controller.get() != ANY_CONTROLLER {
         return Err(bad_data(offset_of!(ConnectData, controller)));
     }
-    let controller = subsystem.connect(kind, host, fields.keep_alive_ms.get(), mailbox);
+    let controller = subsystem.connect(kind, host, fields.keep_alive_ms.get(), mailbox, port);
     controller.ok_or(Failure::CONTROLLER_BUSY)
 }
 
 fn connect_io(
     subsystem: &Subsystem,
-    mailbox: Arc<Mailbox>,
+    (mailbox, port): (Arc<Mailbox>, u16),
     kind: ControllerKind,
     queue: u16,
     data: &ConnectData,
     host: &Peer,
 ) -> Result<Arc<Controller>, Failure> {
     let controller = subsystem.controller(data.controller.get());
-    let controller = controller.filter(|controller| controller.kind == kind);
+    // all of a controller's queues come through one port
+    let controller = controller.filter(|controller| controller.kind == kind && controller.port == port);
     let controller = controller.ok_or_else(|| bad_data(offset_of!(ConnectData, controller)))?;
     if controller.host.name != host.name {
         return Err(bad_data(offset_of!(ConnectData, host_name)));

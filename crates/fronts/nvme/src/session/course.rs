@@ -131,7 +131,8 @@ impl Session {
             Work::Io(target, io) => {
                 // it may have waited for its data, while another host has reserved the namespace
                 let target = self.attachment.view().renewed(request.command.namespace.get(), &target);
-                if let Err(failure) = io.check_reserved(target.denied) {
+                let reaches = self.subsystem.ports.check(self.attachment.port());
+                if let Err(failure) = reaches.and_then(|()| io.check_reserved(target.denied)) {
                     return self.complete(id, Err(failure));
                 }
                 if request.is_fused() {

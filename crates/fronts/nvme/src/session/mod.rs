@@ -123,6 +123,13 @@ impl Session {
         }
     }
 
+    /// The connection came through the port with this number, and not through the first one.
+    #[must_use]
+    pub fn through(mut self, port: u16) -> Session {
+        self.attachment.through(port);
+        self
+    }
+
     /// The connection has TLS, with a key that only these have.
     pub fn secure(&mut self, secured: Secured) {
         self.attachment.secure(secured);

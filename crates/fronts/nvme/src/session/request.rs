@@ -169,7 +169,7 @@ fn decode(
         };
         return Ok((work, transfer));
     }
-    attachment.view().check(command.namespace.get())?;
+    attachment.check_io(command.namespace.get())?;
     if is_program(command) {
         let programs = subsystem.programs.as_ref().ok_or(Failure::INVALID_OPCODE)?;
         let target = attachment.view().blocks(command.namespace.get());

@@ -139,7 +139,14 @@ pub struct Controller {
     reserved10: [u8; 8],
     /// The highest endurance group (`ENDGIDMAX`).
     pub endurance_groups: U16,
-    reserved13: [u8; 10],
+    /// The most seconds that a change of access takes (`ANATT`).
+    pub transition_seconds: u8,
+    /// Bits 4:0: which accesses there may be; bit 6: namespaces stay in their groups (`ANACAP`).
+    pub access: u8,
+    /// The highest group of namespaces with the same access (`ANAGRPMAX`).
+    pub highest_access_group: U32,
+    /// How many there are (`NANAGRPID`).
+    pub access_groups: U32,
     /// The longest persistent event log, in units of 64 KiB (`PELS`).
     pub event_log: U32,
     reserved12: [u8; 156],
@@ -296,7 +303,9 @@ pub struct CommonNamespace {
     pub sharing: u8,
     /// `RESCAP`.
     pub reservations: u8,
-    reserved: [u8; 5],
+    reserved: u8,
+    /// Its group of namespaces with the same access (`ANAGRPID`).
+    pub access_group: U32,
     /// Bit 0: write protected (`NSATTR`).
     pub attributes: u8,
     reserved2: [u8; 3],
@@ -322,7 +331,10 @@ pub struct KeyValueNamespace {
     pub last_format: u8,
     /// Bit 0: several controllers may have it (`NMIC`).
     pub sharing: u8,
-    reserved2: [u8; 16],
+    reserved2: [u8; 9],
+    /// Its group of namespaces with the same access (`ANAGRPID`).
+    pub access_group: U32,
+    reserved5: [u8; 3],
     /// Bit 0: write protected (`NSATTR`).
     pub attributes: u8,
     reserved3: [u8; 2],
@@ -408,6 +420,11 @@ mod tests {
         );
         assert_eq!(size_of::<KeyValueNamespace>(), IDENTIFY_BYTES);
         assert_eq!(offset_of!(KeyValueNamespace, attributes), 43);
+        assert_eq!(
+            (offset_of!(KeyValueNamespace, access_group), offset_of!(CommonNamespace, access_group)),
+            (36, 4)
+        );
+        assert_eq!((offset_of!(Controller, access), offset_of!(Controller, access_groups)), (343, 348));
         assert_eq!(
             (offset_of!(KeyValueNamespace, endurance_group), offset_of!(KeyValueNamespace, guid)),
             (46, 48)

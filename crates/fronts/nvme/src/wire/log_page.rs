@@ -23,6 +23,8 @@ pub mod id {
     pub const TELEMETRY_HOST: u8 = 0x07;
     /// The drive's state, as the drive has kept it.
     pub const TELEMETRY_CONTROLLER: u8 = 0x08;
+    /// How namespaces are reached through the controller's port.
+    pub const ACCESS: u8 = 0x0c;
     /// What has happened to the drive.
     pub const PERSISTENT_EVENTS: u8 = 0x0d;
     /// The health of an endurance group.
@@ -203,6 +205,32 @@ pub struct DiscoveryEntry {
     pub transport_specific: [u8; 256],
 }
 
+/// The header of the log of accesses.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Accesses {
+    /// Counts changes.
+    pub changes: U64,
+    /// Groups that follow.
+    pub groups: U16,
+    reserved: [u8; 6],
+}
+
+/// The access to a group of namespaces. The numbers of these follow.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct GroupAccess {
+    /// The group.
+    pub group: U32,
+    /// How many namespaces follow.
+    pub namespaces: U32,
+    /// Counts changes of it.
+    pub changes: U64,
+    /// See [`crate::ports::Access`].
+    pub access: u8,
+    reserved: [u8; 15],
+}
+
 /// The header of the discovery log.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -278,5 +306,7 @@ mod tests {
         assert_eq!(offset_of!(DiscoveryEntry, service), 32);
         assert_eq!(offset_of!(DiscoveryEntry, address), 512);
         assert_eq!(size_of::<DiscoveryHeader>(), 1024);
+        assert_eq!((size_of::<Accesses>(), size_of::<GroupAccess>()), (16, 32));
+        assert_eq!(offset_of!(GroupAccess, access), 16);
     }
 }

@@ -20,6 +20,7 @@ use tantalum::{Device, PowerLoss, Profile};
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
 use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::client::{Client, Names, Options, block_command, command};
+use tantalum_nvme::ports::PortAccess;
 use tantalum_nvme::serve::Options as Serving;
 use tantalum_nvme::server::Server;
 use tantalum_nvme::subsystem::{Settings, Subsystem};
@@ -83,7 +84,7 @@ impl Drop for EndsWhenDropped<'_> {
 pub fn serving(image: &Path, pacing: Pacing) -> Serving {
     Serving {
         image: image.to_path_buf(),
-        listen: ([127, 0, 0, 1], 0).into(),
+        listen: vec![(([127, 0, 0, 1], 0).into(), PortAccess::Optimized)],
         advertise: None,
         pacing,
         block_bytes: 4096,

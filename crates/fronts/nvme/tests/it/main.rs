@@ -20,6 +20,7 @@ mod mixed_commands;
 mod namespace_failures;
 mod namespaces;
 mod placement;
+mod ports;
 mod power_cuts;
 mod programs;
 mod recording;

@@ -10,6 +10,7 @@ use tantalum::{Access, Device, HostFailure, HostFault, Mapping, Plp, Profile, Te
 use tantalum_control::{Control, Ended};
 use tantalum_drive::Pacing;
 use tantalum_nvme::client::{Client, Options as Way, block_command};
+use tantalum_nvme::ports::PortAccess;
 use tantalum_nvme::serve::{Ending, ServeError, Served};
 use tantalum_nvme::wire::opcode::nvm;
 
@@ -122,7 +123,10 @@ fn whoever_learns_of_the_end_can_serve_the_image_again_at_the_same_address() {
     assert!(matches!(&ended, Ended::Failed(why) if why.contains("No space left")), "{ended:?}");
     disk.faults.heal();
     let device = Device::open(&image).expect("it is not locked");
-    let options = tantalum_nvme::serve::Options { listen: address, ..serving(&image, Pacing::None) };
+    let options = tantalum_nvme::serve::Options {
+        listen: vec![(address, PortAccess::Optimized)],
+        ..serving(&image, Pacing::None)
+    };
     drop(Served::start(device, &options).unwrap());
 }
 
@@ -134,7 +138,7 @@ fn why_an_image_cannot_be_served_is_said_also_if_it_cannot_be_closed() {
     let (device, disk) = on_a_disk(&image);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let options = tantalum_nvme::serve::Options {
-        listen: taken.local_addr().unwrap(),
+        listen: vec![(taken.local_addr().unwrap(), PortAccess::Optimized)],
         ..serving(&image, Pacing::None)
     };
     disk.faults.fail(FULL);

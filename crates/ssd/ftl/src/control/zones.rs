@@ -17,7 +17,8 @@ use crate::space::{BlockUse, Marked, PageSummary, Wear};
 use crate::spare::{self, Kind, Spare};
 use crate::types::{Lpn, Metadata, Seq};
 use crate::zones::{
-    ZoneAction, ZoneCondition, ZoneCosts, ZoneId, ZonePlace, ZoneRefusal, ZoneState, ZoneUnit, Zones, ZonesConfig,
+    ZoneAction, ZoneCondition, ZoneCosts, ZoneId, ZonePlace, ZoneRefusal, ZoneState, ZoneUnit, Zones,
+    ZonesConfig,
 };
 
 /// A zone's page counts as so many of its units towards the next checkpoint: recovery reads one spare area for it, and a checkpoint
