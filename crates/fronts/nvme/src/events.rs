@@ -66,7 +66,7 @@ pub const ZONE_NOTICES: u32 = 1 << 27;
 pub const CONFIGURABLE: u32 = 0xff | NAMESPACE_NOTICES | TELEMETRY_NOTICES;
 
 impl Event {
-    const ALL: [Event; 7] = [
+    const ALL: [Event; 8] = [
         Event::ReadOnly,
         Event::SpareLow,
         Event::Sanitized,
