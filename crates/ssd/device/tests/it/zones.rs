@@ -481,7 +481,9 @@ fn what_is_written_after_a_reset_is_not_durable_before_it() {
             let mut host = large_pages(cache);
             append(&mut host, 0, 6, true).unwrap();
             // planes that are busy finish their next programs later
-            (0..before).for_each(|_| drop(append_now(&mut host, 5, 4, false)));
+            for _ in 0..before {
+                append_now(&mut host, 5, 4, false);
+            }
             manage_now(&mut host, 0, ZoneAction::Reset);
             let done_ns = append_now(&mut host, 0, 1, true);
             cut_at(&mut host, done_ns, &mut PowerLoss::all(Outcome::NotStarted));
@@ -498,7 +500,9 @@ fn a_reset_that_a_cut_undoes_has_taken_no_tail_with_it() {
     for seed in 0..100 {
         let mut host = large_pages(CacheMode::Volatile);
         append(&mut host, 0, 6, true).unwrap();
-        (0..seed % 8).for_each(|_| drop(append_now(&mut host, 5, 4, false)));
+        for _ in 0..seed % 8 {
+            append_now(&mut host, 5, 4, false);
+        }
         manage_now(&mut host, 0, ZoneAction::Reset);
         let done_ns = append_now(&mut host, 0, 1, true);
         let at_ns = host.now_ns + (done_ns - host.now_ns) * (seed + 1) / 101;
