@@ -157,24 +157,15 @@ fn set_up(connection: &mut Connection, socket: RawFd, keys: &[PresharedKey]) -> 
 #[allow(unsafe_code)]
 unsafe extern "C" fn receive(context: *mut c_void, buffer: *mut u8, bytes: u32) -> c_int {
     // SAFETY: s2n-tls calls this with a buffer of so many bytes, which it has for itself
-    not_interrupted(|| unsafe { libc::recv(context as usize as RawFd, buffer.cast(), bytes as usize, 0) })
+    unsafe { libc::recv(context as usize as RawFd, buffer.cast(), bytes as usize, 0) as c_int }
 }
 
 /// Sends bytes of a connection.
 #[allow(unsafe_code)]
 unsafe extern "C" fn send(context: *mut c_void, buffer: *const u8, bytes: u32) -> c_int {
-    let (socket, flags) = (context as usize as RawFd, libc::MSG_NOSIGNAL);
     // SAFETY: s2n-tls calls this with so many bytes
-    not_interrupted(|| unsafe { libc::send(socket, buffer.cast(), bytes as usize, flags) })
-}
-
-/// Calls again what a signal has interrupted, which ends a connection of s2n-tls.
-fn not_interrupted(call: impl Fn() -> isize) -> c_int {
-    loop {
-        let ended = call();
-        if ended >= 0 || io::Error::last_os_error().kind() != ErrorKind::Interrupted {
-            return ended as c_int;
-        }
+    unsafe {
+        libc::send(context as usize as RawFd, buffer.cast(), bytes as usize, libc::MSG_NOSIGNAL) as c_int
     }
 }
 
@@ -277,38 +268,6 @@ mod tests {
             let refused = Stream::server(sockets().1, &wrong).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::InvalidInput);
         }
-    }
-
-    extern "C" fn ignore(_: c_int) {}
-
-    /// It ended the connection.
-    #[test]
-    #[allow(unsafe_code)]
-    fn a_signal_does_not_end_a_read() {
-        let keys = [key("a", 1, Hash::Sha256)];
-        let (client, server) = shake(&keys, &keys);
-        let (mut client, mut server) = (client.unwrap(), server.unwrap());
-        // SAFETY: the handler does nothing, and all else of the action is zero, so that it interrupts
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = ignore as extern "C" fn(c_int) as usize;
-            assert_eq!(libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()), 0);
-        }
-        let (tell, told) = std::sync::mpsc::channel();
-        let reader = thread::spawn(move || {
-            // SAFETY: it has no conditions
-            tell.send(unsafe { libc::pthread_self() }).unwrap();
-            let mut read = [0];
-            server.read(&mut read).map(|_| read)
-        });
-        let thread = told.recv().unwrap();
-        for _ in 0..20 {
-            thread::sleep(std::time::Duration::from_millis(5));
-            // SAFETY: the thread waits for what is written below
-            assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
-        }
-        client.write_all(b"x").unwrap();
-        assert_eq!(reader.join().unwrap().unwrap(), *b"x");
     }
 
     /// Megabytes in both directions at once on sockets that do not block.
