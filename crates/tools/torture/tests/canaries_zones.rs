@@ -32,6 +32,7 @@ const CACHED: ZoneDrives = ZoneDrives { plp: Some(Plp::None), cache: Some(CacheM
 const LARGE_PAGES: ZoneDrives = ZoneDrives { page_bytes: Some(16384), ..CACHED };
 const PROTECTED: ZoneDrives = ZoneDrives { plp: Some(Plp::Capacitor), page_bytes: Some(16384), ..ANY };
 const QUEUED: ZoneDrives = ZoneDrives { queues: Some(true), ..ANY };
+const QUEUED_CACHED: ZoneDrives = ZoneDrives { queues: Some(true), ..LARGE_PAGES };
 const LOSES: ZoneDrives = ZoneDrives { flash: Some(Flash::Loses), ..ANY };
 
 fn canaries() -> Vec<Canary> {
@@ -41,6 +42,11 @@ fn canaries() -> Vec<Canary> {
         canary(&ftl::HoleInZone, CACHED, "", 10),
         canary(&ftl::HoleBeforeZonePage, CACHED, "fua=40", 20),
         canary(&ftl::TailReplacedEarly, LARGE_PAGES, "fua=40,flush=40", 50),
+        canary(&ftl::TailNotAwaited, QUEUED_CACHED, "fua=60,several=40", 50),
+        canary(&ftl::WrittenBeforeReset, QUEUED, "reset=40,fua=40", 50),
+        canary(&ftl::TooManyActiveAfterCut, QUEUED, "reset=20,finish=20", 50),
+        canary(&ftl::StaleTailKept, QUEUED_CACHED, "fua=60,several=40", 100),
+        canary(&ftl::ZoneCopyTakesSource, CACHED, "", 100),
         canary(&ftl::TailOfOtherPage, LARGE_PAGES, "", 10),
         canary(&ftl::LostZonePageReadsZeros, LOSES, "", 20),
         canary(&ftl::ZoneBlocksForgotten, ANY, "", 20),

@@ -384,7 +384,7 @@ impl Allocator {
         let sources = guard!(ZoneCopyTakesSource(&copies), self.duplicates(&copies)?);
         let programmed = self.nand.program_in_background(page, &sources, &spares, read_ns);
         if matches!(programmed, Err(NandError::ProgramFailed { .. })) {
-            self.release_staged(&sources);
+            self.release_duplicates(&copies, &sources);
         }
         match programmed {
             Ok(_) => {
@@ -402,15 +402,16 @@ impl Allocator {
         }
     }
 
-    /// The same sources with bytes of their own. A copy takes the bytes of its source, which are gone once the copy is erased; but if a cut
-    /// leaves only some pages of a new block of a zone, it is the old block that counts.
+    /// The same sources with bytes of their own. A copy takes the bytes of its source, which are gone once the copy is erased. But if a cut
+    /// leaves only some pages of a new block of a zone, it is the old block that counts; and a tail stays mapped after its page is full,
+    /// until the next one replaces it.
     fn duplicates(&mut self, copies: &[Source]) -> Result<Vec<Source>, FtlError> {
         let mut staged = Vec::with_capacity(copies.len());
         for copy in copies {
             match self.duplicate(copy) {
                 Ok(source) => staged.push(source),
                 Err(error) => {
-                    self.release_staged(&staged);
+                    self.release_duplicates(copies, &staged);
                     return Err(error.into());
                 }
             }
@@ -429,9 +430,9 @@ impl Allocator {
         }
     }
 
-    fn release_staged(&mut self, sources: &[Source]) {
-        for source in sources {
-            if let Source::Staged(slot) = source {
+    fn release_duplicates(&mut self, copies: &[Source], sources: &[Source]) {
+        for pair in copies.iter().zip(sources) {
+            if let (Source::Copy(_), Source::Staged(slot)) = pair {
                 self.nand.release(*slot);
             }
         }
@@ -452,11 +453,12 @@ impl Ftl {
             let page = self.allocator.zone_block(zone, at_ns)?;
             let block = self.geometry.block_of(page);
             // room may have been made by moving the tail
-            let (sources, read_ns) = self.zone_sources(units, at_ns.max(self.zones().page_ready_ns(zone)));
+            let (copies, read_ns) = self.zone_sources(units, at_ns.max(self.zones().page_ready_ns(zone)));
             let step = self.next_seq();
             let zones = self.zones();
             let place = zones.place(zone, zones.next_page(zone).0);
-            let (sources, spares) = self.zone_page(place, step, &sources);
+            let (copies, spares) = self.zone_page(place, step, &copies);
+            let sources = self.allocator.duplicates(&copies)?;
             match self.nand.program(page, &sources, &spares, read_ns) {
                 Ok(done_ns) => {
                     self.space.zone_programmed(block, PageSummary { step, marked: false, plain: false });
@@ -466,6 +468,7 @@ impl Ftl {
                     return Ok(done_ns);
                 }
                 Err(NandError::ProgramFailed { .. }) => {
+                    self.allocator.release_duplicates(&copies, &sources);
                     self.counters.program_failures += 1;
                     self.space.program_failed(block);
                 }

@@ -45,6 +45,12 @@ impl Life {
         kept.map(|(_, units)| *units).max().unwrap_or(0)
     }
 
+    /// Whether it must have begun before a cut: its reset was done, or something in it was durable.
+    fn must_have_begun(&self, cut_ns: u64) -> bool {
+        let is_finished = self.finished_ns.is_some_and(|done_ns| done_ns <= cut_ns);
+        self.begun_ns <= cut_ns || self.durable(cut_ns) > 0 || is_finished
+    }
+
     /// What is wrong with a zone that was read, if it is in this life.
     fn wrong(
         &mut self,
@@ -155,7 +161,7 @@ impl ZoneOracle {
         found: &[Unit],
         loses: bool,
     ) -> Result<(), Stop> {
-        let first = self.lives.iter().rposition(|life| life.begun_ns <= cut_ns).unwrap_or(0);
+        let first = self.lives.iter().rposition(|life| life.must_have_begun(cut_ns)).unwrap_or(0);
         let full_units = self.full_units;
         let mut wrongs = Vec::new();
         for life in self.lives[first..].iter_mut().rev() {
@@ -235,5 +241,10 @@ mod tests {
         oracle.finished(60, 70);
         assert!(compare(&oracle, 60, Full, &[7]) && compare(&oracle, 60, Closed, &[7]));
         assert!(compare(&oracle, 70, Full, &[7]) && !compare(&oracle, 70, Closed, &[7]));
+        oracle.reset(100);
+        assert!(compare(&oracle, 90, Full, &[7]));
+        oracle.wrote([8].into_iter(), 90, true);
+        assert!(!compare(&oracle, 90, Full, &[7]), "what was written after the reset was durable");
+        assert!(compare(&oracle, 90, Closed, &[8]));
     }
 }

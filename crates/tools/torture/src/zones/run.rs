@@ -344,6 +344,11 @@ impl Run {
     /// Compares all zones with what may be there after a cut.
     pub fn compare(&mut self, cut_ns: u64) -> Result<(), Stop> {
         self.device.audit();
+        let active = self.device.zones().iter().filter(|state| state.condition.is_active()).count();
+        if active > self.shape.max_active as usize {
+            let detail = format!("{active} zones are active, of at most {}", self.shape.max_active);
+            return Err(Stop::broken("zone", detail));
+        }
         for state in self.device.zones() {
             let found = self.read(state.zone)?;
             let loses = self.loses();
