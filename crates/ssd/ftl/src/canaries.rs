@@ -120,10 +120,6 @@ tantalum_canaries::guards! {
     #[hazard(38)]
     fn TooManyActiveAfterCut(at_ns: Nanoseconds) -> Nanoseconds { at_ns }
 
-    /// Units of a tail that a cut left without those before them count once those are written again.
-    #[hazard(38)]
-    fn StaleTailKept() -> bool { false }
-
     /// The pages of a zone's new block take the bytes of those in the old one, which a cut may leave as the one that counts.
     #[hazard(38)]
     fn ZoneCopyTakesSource(copies: &[Source]) -> Vec<Source> { copies.to_vec() }

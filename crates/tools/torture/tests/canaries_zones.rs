@@ -45,7 +45,6 @@ fn canaries() -> Vec<Canary> {
         canary(&ftl::TailNotAwaited, QUEUED_CACHED, "fua=60,several=40", 50),
         canary(&ftl::WrittenBeforeReset, QUEUED, "reset=40,fua=40", 50),
         canary(&ftl::TooManyActiveAfterCut, QUEUED, "reset=20,finish=20", 50),
-        canary(&ftl::StaleTailKept, QUEUED_CACHED, "fua=60,several=40", 100),
         canary(&ftl::ZoneCopyTakesSource, CACHED, "", 100),
         canary(&ftl::TailOfOtherPage, LARGE_PAGES, "", 10),
         canary(&ftl::LostZonePageReadsZeros, LOSES, "", 20),

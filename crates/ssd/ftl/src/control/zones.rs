@@ -582,7 +582,7 @@ impl Ftl {
             let place = self.metadata(lpn).map(|metadata| ZonePlace::of(&metadata));
             place.is_ok_and(|place| place.generation == next.generation && place.page >= page)
         };
-        guard!(StaleTailKept, behind.any(|lpn| self.map.lookup(lpn).is_some() && is_stale(lpn)))
+        behind.any(|lpn| self.map.lookup(lpn).is_some() && is_stale(lpn))
     }
 
     /// Recovery: how many units of a page are in the tail of its zone, of which a checkpoint has told `told`. A unit whose metadata
