@@ -238,9 +238,9 @@ impl Space {
     /// Nothing in a block is needed any more: it is free, unless it failed a program or keeps lost units. Such a block is out
     /// of use until it is retired, and never opened again. A cut may leave a retired block in use.
     pub fn release(&mut self, block: BlockId, nand: &Nand) {
-        if self.failing.contains(&block) || nand.is_bad(block) {
+        if self.failing.contains(&block) {
             self.blocks.set_use(block, BlockUse::Bad);
-        } else {
+        } else if self.blocks.block_use(block) != BlockUse::Bad {
             self.blocks.release(self.geometry.plane_of(block), block, nand);
         }
     }
