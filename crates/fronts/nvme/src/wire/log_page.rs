@@ -226,7 +226,7 @@ pub struct GroupAccess {
     pub namespaces: U32,
     /// Counts changes of it.
     pub changes: U64,
-    /// See [`crate::ports::Access`].
+    /// See [`crate::ports::PortAccess`].
     pub access: u8,
     reserved: [u8; 15],
 }
