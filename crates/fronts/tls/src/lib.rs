@@ -1,7 +1,7 @@
 //! TLS 1.3 by pre-shared keys on a socket: external PSKs with an ephemeral key exchange, AES-GCM, no certificates, no early data, no
 //! tickets (RFC 8446). The protocol and its cryptography are s2n-tls' and AWS-LC's.
 //!
-//! A [`Stream`] reads and writes like its socket: on one that does not block, [`ErrorKind::WouldBlock`] means that the socket has to be
+//! A `Stream` reads and writes like its socket: on one that does not block, `ErrorKind::WouldBlock` means that the socket has to be
 //! readable or writable first. After any other error the connection is of no more use.
 //!
 //! Without the feature `s2n` the crate is empty.
