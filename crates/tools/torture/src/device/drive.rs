@@ -281,13 +281,7 @@ impl DriveKind {
 
     /// The profile. Seeds differ in planes, victim policy, cache size and checkpoint interval.
     pub(crate) fn profile(&self, seed: u64) -> Profile {
-        let policy = match seed % 24 {
-            6 | 18 => VictimPolicy::Fifo,
-            9 => VictimPolicy::Random,
-            21 => VictimPolicy::DChoices(3),
-            others if others.is_multiple_of(3) => VictimPolicy::CostBenefit,
-            _ => VictimPolicy::Greedy,
-        };
+        let policy = if seed.is_multiple_of(3) { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy };
         let dump_units = if self.plp == Plp::Capacitor { DUMP_UNITS } else { 0 };
         let checkpoint_interval_pages = match seed % 15 {
             1 | 6 | 11 => Some(12),
